@@ -36,7 +36,7 @@ def validate(
     The study's own command is run without a question only if you have made the study.
     """
 
-    from p3s.model.grid.stated import check_dims, keep_dims, listed_extents
+    from p3s.model.stage import check_dims, keep_dims, listed_extents
     from p3s.pipeline.family import of_one_value
     from p3s.pipeline.stages import too_few
     from p3s.pipeline.statements import outermost, parse_dims

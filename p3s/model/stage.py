@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from p3s.base.artefacts import LastRead
-from p3s.base.errors import OtherVersion, P3SError
-from p3s.base.extents import names_count
+from p3s.base.errors import OtherVersion, P3SError, UsageError
+from p3s.base.extents import dims_balanced, extents_in, names_count, shape
+from p3s.base.study import Study, write_json
 from p3s.capture.layout import MAX_RANKS
 from p3s.laws.expr import Expr
 from p3s.laws.expr import check as check_expr
 from p3s.model.grid import domain_grids, grids, uncut
+from p3s.model.grid.stated import Contradiction, Extents, Statement, of_arguments
 from p3s.model.law_types import LoopRule, OrderedItem
 from p3s.model.order.patterns import check as check_patterns
 from p3s.model.partners import stencil
 from p3s.model.types import Item, Model, Phase, Slot
-
-if TYPE_CHECKING:
-    from p3s.base.study import Study
-    from p3s.model.types import Model
 
 #: How far weights that were written with their digits may be from 1 together.
 _ROUNDING = 1e-6
@@ -150,8 +148,6 @@ _WRONG = (P3SError, ValueError, TypeError, KeyError, IndexError)
 
 def build(study_dir: Path, holdout: bool = True) -> Model:
     """Fit the model of a study from all its signatures and write model.json; return it."""
-    from p3s.base.study import Study, write_json
-    from p3s.model.grid.stated import Contradiction, known_grid
     from p3s.model.holdout import build_model
     from p3s.model.order.unfold import with_chance
     from p3s.signature.store import load_table
@@ -180,13 +176,21 @@ def build(study_dir: Path, holdout: bool = True) -> Model:
             f"{study.root}: the grid that is stated ({known.text()}) does not fit the traces: "
             f"{err}; correct it with p3s model --grid, or take it back with --grid none"
         ) from err
-    model = replace(as_of_now(study, with_chance(model, study)), without=tuple(study.left_out()))
+    model = replace(
+        as_of_now(study, with_chance(model, _complete(study))), without=tuple(study.left_out())
+    )
     made_of = [study.signature_path(n) for n in counts]
     write_json(study.model_path, as_file(model), made_of)
     with suppress(*_WRONG):  # else reading it says so
         check(model)
         _last_read.keep(study.model_path, model)
     return model
+
+
+def _complete(study: Study) -> dict[int, Path]:
+    """Return the first complete run of each count."""
+    runs = [run for run in study.runs() if run.status == "complete"]
+    return {run.np: run.path for run in reversed(runs)}
 
 
 def as_of_now(study: Study, model: Model) -> Model:
@@ -226,8 +230,6 @@ def typed_numbers(command: Sequence[str]) -> set[int]:
 
 def grid_changed(study: Study, model: Model) -> bool:
     """Tell whether something else is known of the grid now than when the model was fitted."""
-    from p3s.model.grid.stated import Statement, known_grid
-
     then = model.grid.stated or (model.grid.dropped.said if model.grid.dropped else None)
     return known_grid(study).to_json() != (then or Statement()).to_json()
 
@@ -237,7 +239,6 @@ def load(study_dir: Path) -> Model:
 
     Raises P3SError in one line for a model that is damaged or of another version.
     """
-    from p3s.base.study import Study
     from p3s.model.evaluate import generate
 
     study = Study.open(Path(study_dir))
@@ -290,3 +291,65 @@ def as_file(model: Model) -> dict[str, object]:
 
 def _damaged(path: Path, why: str) -> P3SError:
     return P3SError(f"{path}: damaged or of another version ({why}); run `p3s model` again")
+
+
+# ---- what a study keeps of its grid --------------------------------------------------------------
+def stated_by_user(study: Study) -> Statement:
+    """Return what the user says of the grid, in the study or in the one around it."""
+    said = _kept(study, "grid", "at")
+    return replace(Statement.from_json(said), by_user=True) if said else Statement()
+
+
+def listed_extents(study: Study) -> dict[int, Extents]:
+    """Return the extents that its program gets as arguments, where they are listed by count.
+
+    Where runs had others than MPI_Dims_create's, these are as good as listed.
+    """
+    had = {run.np: tuple(map(int, run.info.get("dims", ()))) for run in study.runs()}
+    odd = {n: dims for n, dims in had.items() if dims and dims != dims_balanced(n, len(dims))}
+    return odd | {
+        int(n): tuple(map(int, dims)) for n, dims in _kept(study, "dims", "at", "far").items()
+    }
+
+
+def check_dims(study: Study | None, given: Mapping[int, Extents], counts: Sequence[int]) -> None:
+    """Refuse extents other than those with which a count was traced that is not run again."""
+    if study is None:
+        return
+    for run in study.runs():
+        was = tuple(run.info.get("dims", ()))
+        wanted = given.get(run.np, was)
+        if was and wanted != was and run.np not in counts:
+            raise UsageError(
+                f"--dims {run.np}={shape(wanted)}: {run.np} processes were traced as "
+                f"{shape(was)}; add {run.np} to -n to trace them again"
+            )
+
+
+def keep_dims(study: Study, given: Mapping[int, Extents]) -> None:
+    """Add extents to those that the study lists."""
+    if given:
+        listed = {**listed_extents(study), **given}
+        study.update(dims={str(n): list(dims) for n, dims in sorted(listed.items())})
+
+
+def known_grid(study: Study) -> Statement:
+    """Return all that is known of the grid of a study's program beside its traces."""
+    said = stated_by_user(study)
+    try:
+        ndims = len(extents_in(study.command()))
+    except P3SError:  # put together from runs that do not say it
+        return said
+    given = of_arguments(ndims, listed_extents(study)) if ndims else Statement()
+    return said.merged(given) if said and given else said or given
+
+
+def _kept(study: Study, name: str, *around: str) -> dict[str, Any]:
+    """Return an entry of study.json, or of that of the study around it."""
+    try:
+        found = study.manifest().get(name)
+    except P3SError:
+        found = None
+    if not found and study.root.resolve().parent.name in around:
+        return _kept(Study(study.root.resolve().parent.parent), name)
+    return found if isinstance(found, dict) else {}

@@ -63,7 +63,7 @@ def has_parameters(root: Path) -> bool:
 
 def known_counts(study: Study | None) -> Known:
     """Return what a study knows of its counts; of none, nothing."""
-    from p3s.model.grid.stated import listed_extents, stated_by_user
+    from p3s.model.stage import listed_extents, stated_by_user
 
     if study is None:
         return Known()

@@ -13,7 +13,8 @@ from p3s.base.extents import EXTENTS, extents_in, shape
 from p3s.base.settings import parent_of
 from p3s.base.study import Study
 from p3s.base.text import processes, quoted
-from p3s.model.grid.stated import LAST, Contradiction, Extents, Statement, keep_dims
+from p3s.model.grid.stated import LAST, Contradiction, Extents, Statement
+from p3s.model.stage import keep_dims
 from p3s.model.tripcounts import MAX_TRIPS
 from p3s.pipeline.stages import MIN_COUNTS
 

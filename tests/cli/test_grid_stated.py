@@ -20,20 +20,11 @@ from p3s.model.fit import fit_model
 from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import Cube, Fixed, Listed
 from p3s.model.grid.nodes import collect_nodes
-from p3s.model.grid.stated import (
-    LAST,
-    Contradiction,
-    Statement,
-    check_dims,
-    keep_dims,
-    known_grid,
-    listed_extents,
-    of_arguments,
-    rules,
-)
+from p3s.model.grid.stated import LAST, Contradiction, Statement, of_arguments, rules
 from p3s.model.holdout import build_model
 from p3s.model.nextcount import questions
 from p3s.model.sizing import vote_of_sizes
+from p3s.model.stage import check_dims, keep_dims, known_grid, listed_extents
 from p3s.model.text import grid_text
 from p3s.pipeline.statements import parse_dims
 from p3s.pipeline.statements import stated_grid as stated

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
-from p3s.base.errors import P3SError, UsageError
-from p3s.base.extents import dims_balanced, extents_in, shape
-from p3s.base.study import Study
+from p3s.base.errors import P3SError
+from p3s.base.extents import dims_balanced, shape
 from p3s.model.grid.at import GridRule, dimensions, layout_of
 from p3s.model.grid.grids import (
     Balanced,
@@ -287,65 +286,3 @@ def _ordered(fam: GridRule, known: Statement, made: bool) -> Iterator[GridRule]:
     for order in orders:
         if fastest in (None, order[-1]):
             yield replace(fam, layout=layout_of(order))
-
-
-# ---- what a study keeps ------------------------------------------------------------------------
-def stated_by_user(study: Study) -> Statement:
-    """Return what the user says of the grid, in the study or in the one around it."""
-    said = _kept(study, "grid", "at")
-    return replace(Statement.from_json(said), by_user=True) if said else Statement()
-
-
-def listed_extents(study: Study) -> dict[int, Extents]:
-    """Return the extents that its program gets as arguments, where they are listed by count.
-
-    Where runs had others than MPI_Dims_create's, these are as good as listed.
-    """
-    had = {run.np: tuple(map(int, run.info.get("dims", ()))) for run in study.runs()}
-    odd = {n: dims for n, dims in had.items() if dims and dims != dims_balanced(n, len(dims))}
-    return odd | {
-        int(n): tuple(map(int, dims)) for n, dims in _kept(study, "dims", "at", "far").items()
-    }
-
-
-def check_dims(study: Study | None, given: Mapping[int, Extents], counts: Sequence[int]) -> None:
-    """Refuse extents other than those with which a count was traced that is not run again."""
-    if study is None:
-        return
-    for run in study.runs():
-        was = tuple(run.info.get("dims", ()))
-        wanted = given.get(run.np, was)
-        if was and wanted != was and run.np not in counts:
-            raise UsageError(
-                f"--dims {run.np}={shape(wanted)}: {run.np} processes were traced as "
-                f"{shape(was)}; add {run.np} to -n to trace them again"
-            )
-
-
-def keep_dims(study: Study, given: Mapping[int, Extents]) -> None:
-    """Add extents to those that the study lists."""
-    if given:
-        listed = {**listed_extents(study), **given}
-        study.update(dims={str(n): list(dims) for n, dims in sorted(listed.items())})
-
-
-def known_grid(study: Study) -> Statement:
-    """Return all that is known of the grid of a study's program beside its traces."""
-    said = stated_by_user(study)
-    try:
-        ndims = len(extents_in(study.command()))
-    except P3SError:  # put together from runs that do not say it
-        return said
-    given = of_arguments(ndims, listed_extents(study)) if ndims else Statement()
-    return said.merged(given) if said and given else said or given
-
-
-def _kept(study: Study, name: str, *around: str) -> dict[str, Any]:
-    """Return an entry of study.json, or of that of the study around it."""
-    try:
-        found = study.manifest().get(name)
-    except P3SError:
-        found = None
-    if not found and study.root.resolve().parent.name in around:
-        return _kept(Study(study.root.resolve().parent.parent), name)
-    return found if isinstance(found, dict) else {}

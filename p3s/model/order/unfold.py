@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +12,6 @@ import numpy as np
 from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.base.ops import COLLECTIVE, COMPLETION, IO, RECV, SEND
-from p3s.base.study import Study
 from p3s.capture.anybody import receivers
 from p3s.laws.exact import evaluate_int
 from p3s.model.comparison import Difference, Moved, OrderAgreement
@@ -450,28 +449,29 @@ def left_to_chance(order: OrderAgreement, run_dir: Path) -> OrderAgreement:
     )
 
 
-def with_chance(model: Model, study: Study) -> Model:
+def with_chance(model: Model, runs: Mapping[int, Path]) -> Model:
     """Return a model that holds no rank's order against itself that chance decides.
+
+    runs: the directory of a complete run of each count.
 
     What runs that are gone received from anybody nobody knows: there it does.
     """
     there = model.holdout and model.holdout.comparison
     if model.holdout and there and there.order:
-        order = _told(there.order, study, there.n)
+        order = _told(there.order, runs.get(there.n))
         held = replace(model.holdout, comparison=replace(there, order=order))
         model = replace(model, holdout=held)
     if model.order is None or not model.order.moved:
         return model
     rest = []
     for each in model.order.moved:
-        told = _told(OrderAgreement(each.ranks, 0, 0, {}, None, moved=each.moved), study, each.n)
+        told = _told(OrderAgreement(each.ranks, 0, 0, {}, None, moved=each.moved), runs.get(each.n))
         rest += [Moved(each.n, told.moved, each.ranks)] if told.moved else []
     return replace(model, order=replace(model.order, moved=tuple(rest)))
 
 
-def _told(order: OrderAgreement, study: Study, n: int) -> OrderAgreement:
+def _told(order: OrderAgreement, run: Path | None) -> OrderAgreement:
     """Return how orders agree, as it is where there is no run to read."""
-    run = next((run.path for run in study.runs(n) if run.status == "complete"), None)
     try:
         return order if run is None else left_to_chance(order, run)
     except P3SError:

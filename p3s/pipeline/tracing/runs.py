@@ -68,7 +68,7 @@ def trace_counts(
     anything. ``kept``: what a failed run leaves stays, so where it is is worth saying.
     """
     from p3s.base.host.cores import cores
-    from p3s.model.grid.stated import listed_extents
+    from p3s.model.stage import listed_extents
     from p3s.signature.store import load_phases
     from p3s.signature_runner.build import ensure_counter
     from p3s.signature_runner.emulate import emulator

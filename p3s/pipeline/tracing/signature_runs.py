@@ -15,8 +15,7 @@ from p3s.base.text import processes, quoted
 from p3s.capture import read_run
 from p3s.capture.recording_plan import WORK, Enough, Plan
 from p3s.model.evaluate import model_grid, phase_weight
-from p3s.model.grid.stated import check_dims, keep_dims, listed_extents
-from p3s.model.stage import load
+from p3s.model.stage import check_dims, keep_dims, listed_extents, load
 from p3s.pipeline.tracing.runs import TraceRequest
 from p3s.signature.phase_file import Phases
 from p3s.signature.plans import Weights, calls_of, plan_of, too_rare, traced_weights

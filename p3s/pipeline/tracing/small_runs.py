@@ -15,9 +15,8 @@ from p3s.base.study import Study
 from p3s.costs.small_runs.places import Same
 from p3s.costs.small_runs.summary import FarFile, FarWorkload
 from p3s.costs.small_runs.walk import Reference, counts_upward, stop
-from p3s.model.grid.stated import check_dims, keep_dims, known_grid
 from p3s.model.holdout import build_model
-from p3s.model.stage import load
+from p3s.model.stage import check_dims, keep_dims, known_grid, load
 from p3s.pipeline.costing import write_far
 from p3s.pipeline.other_inputs import (
     check_command,

@@ -16,8 +16,7 @@ from p3s.base.settings import parameters, traces_of
 from p3s.base.study import Study
 from p3s.base.text import differing, one_line
 from p3s.model.evaluate import model_grid
-from p3s.model.grid.stated import check_dims, keep_dims
-from p3s.model.stage import load
+from p3s.model.stage import check_dims, keep_dims, load
 from p3s.pipeline.records import known_counts
 from p3s.pipeline.stages import MIN_COUNTS, ensure_model
 from p3s.pipeline.tracing.counts import (

@@ -28,7 +28,7 @@ from p3s.base.settings import (
 )
 from p3s.base.study import Study
 from p3s.base.text import differing
-from p3s.model.grid.stated import keep_dims
+from p3s.model.stage import keep_dims
 from p3s.pipeline.parameters import Named
 from p3s.pipeline.records import known_counts
 from p3s.pipeline.tracing.counts import (
