@@ -1,16 +1,17 @@
 """Exact laws of numbers in n, grid extents or parameters, found by least description length.
 
-Every value has to be met exactly, in integers and fractions. Tried are: a constant; a multiple of
-one shape (n, p_d, log2, roots, their inverses and predecessors, powers of two), of a product of
-two; floor(L/p), ceil(L/p), L mod p and ceil(L/p0)*ceil(M/p1); a shape plus a constant; a multiple
-that ends at a constant; one multiple for even and one for odd log2(n). Of the laws that fit, the
-one that is named in the fewest bits is taken. Anything but a multiple of one shape must also
-save bits over the list of values itself, else it is chance; sums of several shapes are never
-tried, they fit anything. Real laws for work and time are in worklaws.py.
+Every value has to be met exactly: in integers and fractions, or where a law is irrational to the
+last digits of a float. One search tries sums of up to three terms, each a number times a shape
+(n, p_d, log2, roots, their inverses and predecessors, powers of two, a product of two of these);
+the numbers are solved from as many points, all others check them. Beside the sums there are blocks
+(shares.py), a multiple that ends at a constant, and one multiple for even and one for odd log2(n).
+Of the laws that fit, the one that is named in the fewest bits is taken. Anything but a multiple of
+one shape must also save bits over the list of values itself, else it is chance. Real laws for work
+and time are in worklaws.py.
 
-In parameters, of which a user chooses the values, tried are multiples, a shape plus a constant,
-sums of two shapes where enough settings check them, and k times the floor or the ceiling of a
-parameter over a whole number. Powers of two are not: a parameter seldom does that to a program.
+In parameters, of which a user chooses the values, the same sums are tried, and k times the floor or
+the ceiling of a parameter over a whole number. Powers of two are not: a parameter seldom does that
+to a program.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
 
 import numpy as np
 
@@ -40,13 +40,14 @@ from p3s.laws.worklaws import WorkLaw as WorkLaw
 
 #: Largest denominator of a coefficient, and of a multiple of a shape in parameters.
 MAX_DENOMINATOR, MAX_MULTIPLE = 64, 1024
-#: How closely floats meet the values of a law that is then checked exactly, and a sum of shapes.
-REL_TOL, ROUGHLY = 1e-9, 1e-5
+#: How closely floats meet the values of a law that is then checked exactly, and of one that is
+#: irrational.
+REL_TOL, LAST_DIGITS = 1e-9, 1e-10
 
 #: Bits a law other than a multiple must save over the values it explains.
 MARGIN = 4.0
-#: What a form costs besides its shapes and numbers.
-PRODUCT_BITS, AFFINE_BITS, LIMIT_BITS, PARITY_BITS = 2.0, 3.0, 4.0, 4.0
+#: What a law costs besides its shapes and numbers: each further shape of a sum, and other forms.
+TERM_BITS, LIMIT_BITS, PARITY_BITS = 4.0, 4.0, 4.0
 #: A law that costs so many bits more than the chosen one is no rival; rivals count where they
 #: differ up to RIVALS_AT times the largest count. So many are kept of laws in parameters.
 RIVAL_BITS, RIVALS_AT, MOST_RIVALS = 4.0, 16, 3
@@ -74,12 +75,15 @@ class Law:
 class Candidate:
     """A law that meets every value: its price in bits and the numbers fitted.
 
-    sure: it needs no further evidence (constants and whole multiples of one shape).
+    points: values that the law's own terms tell apart; margin: bits it must save over the list of
+    values to be believed; sure: it needs no such evidence.
     """
 
     expr: Expr
     bits: float
     free: int
+    points: int
+    margin: float = MARGIN
     sure: bool = False
 
 
@@ -92,28 +96,26 @@ def candidates(
     if m == 0:
         return []
     if all(v == y[0] for v in y):
-        return [Candidate(num(y[0]), bits_of(y[0]), 1, True)]
+        return [Candidate(num(y[0]), bits_of(y[0]), 1, m, sure=True)]
     if m < 2:
         return []
     search = _Search(envs, y, basis(envs, ndims))
-    multiples = list(search.multiples())
-    found = list(multiples)
-    if m > 2:
-        even_share = any(is_quotient(c.expr) for c in multiples)
-        found += search.products()
-        if not even_share:
-            found += (
-                Candidate(expr, bits, free)
-                for expr, bits, free in shares.fit(envs, y, ndims, known)
-            )
-        found += search.affine()
-    if m > 3:
-        found += search.limited()
-    if m > 4:
-        found += search.by_parity(ndims)
-    spent = sum(bits_of(v) for v in y)
-    believed = [c for c in found if c.sure or c.bits + (0.0 if c in multiples else MARGIN) <= spent]
-    return sorted(believed, key=lambda c: c.bits)
+    found = list(search.sums())
+    if m > 2 and not any(c.free == 1 and is_quotient(c.expr) for c in found):
+        found += [Candidate(*share, m) for share in shares.fit(envs, y, ndims, known)]
+    found += [*search.limited(), *search.by_parity(ndims)]
+    return _believed(found, listed_bits(y))
+
+
+def irrational(envs: Envs, values: Sequence[float], ndims: int = 1) -> list[Candidate]:
+    """Return the laws that are met to the last digits of floats, shortest first, as 4n - 4 sqrt(n).
+
+    envs differ; no value need be a fraction itself.
+    """
+    if len(values) < 3:
+        return []
+    found = _Search(envs, [float(v) for v in values], basis(envs, ndims)).sums()
+    return sorted((c for c in found if c.points > c.free), key=lambda c: c.bits)
 
 
 def in_parameters(settings: Settings, values: Sequence[Fraction]) -> list[Candidate]:
@@ -121,19 +123,24 @@ def in_parameters(settings: Settings, values: Sequence[Fraction]) -> list[Candid
 
     Of two settings any power meets both values: only the parameter itself is believed of those.
     """
+    m = len(values)
     if all(v == values[0] for v in values):
-        return [Candidate(num(values[0]), 0.0, 1, True)]
-    if len(values) < 2:
+        return [Candidate(num(values[0]), 0.0, 1, m, sure=True)]
+    if m < 2:
         return []
-    search = _Search(settings, values, parameter_basis(settings), chosen=True)
-    multiples = list(search.multiples())
-    more = list(search.affine())
-    if len(values) > 2:
-        more += [Candidate(*found) for found in shares.rounded(settings, values)]
-    if len(values) > 3:
-        more += search.sums()
-    spent = sum(bits_of(v) for v in values) - (MARGIN if len(values) > 2 else 0.0)
-    return sorted([*multiples, *(c for c in more if c.bits <= spent)], key=lambda c: c.bits)
+    found = list(_Search(settings, values, parameter_basis(settings), chosen=True).sums())
+    if m > 2:
+        found += [Candidate(*share, m) for share in shares.rounded(settings, values)]
+    return _believed(found, listed_bits(values) + (0.0 if m > 2 else MARGIN))
+
+
+def listed_bits(values: Sequence[int | Fraction]) -> float:
+    """Return what the list of values itself costs, in bits."""
+    return sum(bits_of(v) for v in values)
+
+
+def _believed(found: Sequence[Candidate], listed: float) -> list[Candidate]:
+    return sorted((c for c in found if c.sure or c.bits + c.margin <= listed), key=lambda c: c.bits)
 
 
 def is_quotient(expr: Expr) -> bool:
@@ -146,156 +153,85 @@ def is_quotient(expr: Expr) -> bool:
 class _Search:
     """The forms, each a generator of the candidates that meet all values.
 
-    chosen: the symbols are parameters, whose values somebody chose, not process counts.
+    y: integers and fractions, or floats, which are met to their last digits. chosen: the symbols
+    are parameters, whose values somebody chose, not process counts.
     """
 
     def __init__(
-        self, envs: Envs, y: Sequence[int | Fraction], found: Basis, chosen: bool = False
+        self, envs: Envs, y: Sequence[int | Fraction | float], found: Basis, chosen: bool = False
     ) -> None:
         self.envs, self.y, self.basis, self.chosen = envs, y, found, chosen
         self.values = np.array([float(v) for v in y])
-        self.size = np.maximum(1.0, np.abs(self.values))
-        self.largest = MAX_MULTIPLE if chosen else MAX_DENOMINATOR
-
-    def near(self, predicted: np.ndarray) -> np.ndarray:
-        """Return which rows of predictions meet the values as far as float64 can tell."""
-        return np.flatnonzero(
-            np.all(np.abs(predicted - self.values) <= REL_TOL * self.size, axis=-1)
-        )
+        self.floats = any(isinstance(v, float) for v in y)
 
     def meets(self, expr: Expr) -> bool:
-        """Whether a law gives every value in exact arithmetic."""
-        return all(exact_value(expr, e) == v for e, v in zip(self.envs, self.y, strict=True))
+        """Whether a law gives every value: in exact arithmetic, or to the last digits."""
+        if not self.floats:
+            return all(exact_value(expr, e) == v for e, v in zip(self.envs, self.y, strict=True))
+        told = np.array([float(evaluate(expr, e)) for e in self.envs])
+        return bool(np.all(np.abs(told - self.values) <= LAST_DIGITS * np.abs(self.values)))
 
-    def scaled(self, rows: np.ndarray, at: Sequence[int]) -> np.ndarray:
-        """Return the rows scaled to meet the values at the points ``at``, NaN where they cannot."""
-        where = np.array(at)[np.argmax(np.abs(rows[:, at]), axis=1)]
-        there = rows[np.arange(len(rows)), where]
-        factor = np.full(len(rows), np.nan)
-        np.divide(self.values[where], there, out=factor, where=there != 0)
-        return np.asarray(rows * factor[:, None])
+    def sums(self, most: int = 3) -> Iterator[Candidate]:
+        """Try sums of up to ``most`` terms, a number times a shape or a number alone.
 
-    def coefficient(self, parts: Sequence[Shape]) -> Fraction | None:
-        """Return the exact factor of a product of shapes, from a point where it is not zero."""
-        for env, v in zip(self.envs, self.y, strict=True):
-            size = Fraction(1)
-            for part in parts:
-                x = part.exact(env)
-                if x is None:
-                    return None
-                size *= x
-            if size:
-                k = Fraction(v) / size
-                return k if k.denominator <= self.largest else None
-        return None
-
-    def times(self, parts: Sequence[Shape], bits: float, sure: bool) -> Iterator[Candidate]:
-        k = self.coefficient(parts)
-        if k:
-            expr = mul(num(k), *(p.expr for p in parts))
-            if self.meets(expr):
-                told = not self.chosen or parts[0].expr[0] == "sym" or len(set(self.y)) > 2
-                yield Candidate(
-                    expr,
-                    bits + sum(p.bits for p in parts) + bits_of(k),
-                    1 if told else 2,
-                    sure and (self.chosen or k.denominator == 1),
-                )
-
-    def multiples(self) -> Iterator[Candidate]:
-        """Try k * shape."""
-        rows = self.basis.values
-        for i in self.near(self.scaled(rows, range(len(self.y)))):
-            yield from self.times([self.basis.shapes[i]], 0.0, True)
-
-    def products(self) -> Iterator[Candidate]:
-        """Try k * shape * shape."""
-        rows = self.basis.products()
-        for i in self.near(self.scaled(rows, range(len(self.y)))):
-            a, b = self.basis.pairs[i]
-            yield from self.times([self.basis.shapes[a], self.basis.shapes[b]], PRODUCT_BITS, False)
-
-    def affine(self) -> Iterator[Candidate]:
-        """Try a * shape + b; three points and two free numbers: only whole ones are evidence."""
-        rows = self.basis.values
-        each = np.arange(len(rows))
-        low, high = np.argmin(rows, axis=1), np.argmax(rows, axis=1)
-        rise = rows[each, high] - rows[each, low]
-        slope = np.full(len(rows), np.nan)
-        np.divide(self.values[high] - self.values[low], rise, out=slope, where=rise != 0)
-        line = self.values[low][:, None] + slope[:, None] * (rows - rows[each, low][:, None])
-        for i in self.near(line):
-            shape = self.basis.shapes[i]
-            x0, x1 = shape.exact(self.envs[low[i]]), shape.exact(self.envs[high[i]])
-            if x0 is None or x1 is None or x0 == x1:
-                continue
-            a = Fraction(self.y[high[i]] - self.y[low[i]]) / (x1 - x0)
-            b = self.y[low[i]] - a * x0
-            whole = a.denominator * b.denominator == 1
-            if (
-                not a
-                or not b
-                or max(a.denominator, b.denominator) > MAX_DENOMINATOR
-                or not (whole or self.chosen or len(self.y) > 3)
-            ):
-                continue
-            expr = add(mul(num(a), shape.expr), num(b))
-            if self.meets(expr):
-                yield Candidate(expr, AFFINE_BITS + shape.bits + bits_of(a) + bits_of(b), 2)
-
-    def limited(self) -> Iterator[Candidate]:
-        """Try min(k * shape, m) and max(k * shape, m): two points at least beyond either end."""
-        y = self.values
-        for op, limit in (("min", max(self.y)), ("max", min(self.y))):
-            free = [i for i, v in enumerate(self.y) if v != limit]
-            if len(free) < 2 or len(self.y) - len(free) < 2 or len({self.y[i] for i in free}) < 2:
-                continue
-            rows = self.scaled(self.basis.values, free)
-            bound = (np.minimum if op == "min" else np.maximum)(rows, float(limit))
-            rest = [i for i in range(len(y)) if i not in free]
-            for i in self.near(bound):
-                if np.sum(np.abs(rows[i, rest] - limit) > REL_TOL * self.size[rest]) < 2:
-                    continue  # the shape itself explains them
-                shape = self.basis.shapes[i]
-                x = shape.exact(self.envs[free[0]])
-                k = Fraction(self.y[free[0]]) / x if x else Fraction(0)
-                if not k or k.denominator > MAX_DENOMINATOR:
-                    continue
-                expr = [op, mul(num(k), shape.expr), num(limit)]
-                if self.meets(expr):
-                    yield Candidate(expr, LIMIT_BITS + shape.bits + bits_of(k) + bits_of(limit), 2)
-
-    def sums(self) -> Iterator[Candidate]:
-        """Try k*m + l*m' + c: the numbers follow from as many settings, all others check them."""
-        one = Shape(num(1), 0.0)
-        shapes = self.basis.shapes[:16]
-        pairs = np.array(list(combinations(range(len(shapes)), 2)), dtype=np.int64).reshape(-1, 2)
-        columns = self.basis.values[pairs].transpose(0, 2, 1)
-        ones = np.ones((*columns.shape[:2], 1))
-        close = [self.fitted(columns), self.fitted(np.concatenate([columns, ones], axis=2))]
-        for k, (i, j) in enumerate(pairs.tolist()):
-            for near, parts in zip(
-                close, ((shapes[i], shapes[j]), (shapes[i], shapes[j], one)), strict=True
-            ):
-                coef = self.solved(parts) if near[k] and len(self.y) > len(parts) else None
-                if coef is None or not all(c and c.denominator <= MAX_DENOMINATOR for c in coef):
+        As many points as terms give the numbers, all others check them. Of numbers that leave a
+        single point to check them only whole ones are evidence.
+        """
+        m, met = len(self.y), False
+        for size in range(1, most + 1):
+            if size > 1 and m <= size and not (self.chosen and m == size == 2):
+                return
+            if size > 2 and met:  # a longer sum is dearer
+                return
+            for terms in self.basis.near(size, self.values):
+                parts = [self.basis.shapes[i] for i in terms]
+                coef = self.solved(parts)
+                if coef is None or not self.plausible(parts, coef):
                     continue
                 expr = add(*(mul(num(c), p.expr) for c, p in zip(coef, parts, strict=True)))
                 if self.meets(expr):
-                    priced = sum(p.bits + bits_of(c) for c, p in zip(coef, parts, strict=True))
-                    yield Candidate(expr, AFFINE_BITS * (len(parts) - 1) + priced, len(parts))
+                    met = True
+                    yield self.priced(expr, terms, coef)
 
-    def fitted(self, columns: np.ndarray) -> np.ndarray:
-        """Return which sums (sums, points, columns) may meet the values, by least squares."""
-        size = np.maximum(np.abs(columns).max(axis=1, keepdims=True), 1e-300)
-        shares = np.linalg.pinv(columns / size) @ self.values
-        off = np.abs((columns / size @ shares[..., None])[..., 0] - self.values)
-        return np.asarray((off <= ROUGHLY * np.abs(self.values).max()).all(axis=1))
+    def plausible(self, parts: Sequence[Shape], coef: Sequence[Fraction]) -> bool:
+        """Whether numbers are such as programs have, and no list of the values."""
+        m, size = len(self.y), len(parts)
+        largest = MAX_MULTIPLE if self.chosen and size == 1 else MAX_DENOMINATOR
+        if not all(c and c.denominator <= largest for c in coef):
+            return False
+        if size == 1:
+            return m > 2 or not parts[0].factors
+        return self.chosen or m > size + 1 or all(c.denominator == 1 for c in coef)
+
+    def priced(self, expr: Expr, terms: Sequence[int], coef: Sequence[Fraction]) -> Candidate:
+        """Return a sum with its price; terms: numbers of its shapes, coef: what they are times."""
+        m, size = len(self.y), len(terms)
+        parts = [self.basis.shapes[i] for i in terms]
+        bits = sum(p.bits + bits_of(c) for c, p in zip(coef, parts, strict=True))
+        if size > 1:
+            points = len(np.unique(self.basis.values[list(terms)], axis=1).T)
+            further = sum(p.expr != num(1) for p in parts) - 1
+            return Candidate(expr, bits + TERM_BITS * further, size, points)
+        shape = parts[0]
+        told = not self.chosen or shape.expr[0] == "sym" or len(set(self.y)) > 2
+        sure = not shape.factors and (self.chosen or coef[0].denominator == 1)
+        margin = MARGIN if shape.factors else 0.0
+        return Candidate(expr, bits, 1 if told else 2, m, margin, sure)
 
     def solved(self, parts: Sequence[Shape]) -> list[Fraction] | None:
-        """Return the coefficients of a sum from the first points that determine them."""
-        rows = [[p.exact(env) or Fraction(0) for p in parts] for env in self.envs]
-        rows = [[*row, Fraction(v)] for row, v in zip(rows, self.y, strict=True)]
+        """Return the numbers of a sum from the first points that determine them."""
+        if self.floats:
+            x = np.array([[float(evaluate(p.expr, e)) for p in parts] for e in self.envs])
+            size = np.abs(x).max(axis=0)
+            found = np.linalg.lstsq(x / size, self.values, rcond=None)[0] / size
+            small = [_small(float(c)) for c in found]
+            return None if None in small else [c for c in small if c is not None]
+        rows: list[list[Fraction]] = []
+        for env, v in zip(self.envs, self.y, strict=True):
+            row = [p.exact(env) for p in parts]
+            if None in row:
+                return None
+            rows.append([*(x for x in row if x is not None), Fraction(v)])
         for col in range(len(parts)):
             pivot = next((i for i in range(col, len(rows)) if rows[i][col]), None)
             if pivot is None:
@@ -308,6 +244,22 @@ class _Search:
                     rows[i] = [v - times * w for v, w in zip(rows[i], rows[col], strict=True)]
         return [rows[i][len(parts)] for i in range(len(parts))]
 
+    def limited(self) -> Iterator[Candidate]:
+        """Try min(k * shape, m) and max(k * shape, m): two points at least beyond either end."""
+        for op, limit in (("min", max(self.y)), ("max", min(self.y))):
+            free = [i for i, v in enumerate(self.y) if v != limit]
+            rest = [i for i, v in enumerate(self.y) if v == limit]
+            if len(free) < 2 or len(rest) < 2 or len({self.y[i] for i in free}) < 2:
+                continue
+            inner = _Search(
+                [self.envs[i] for i in free], [self.y[i] for i in free], self.basis.at(free)
+            )
+            for c in inner.sums(1):
+                beyond = [exact_value(c.expr, self.envs[i]) for i in rest]
+                expr = [op, c.expr, num(limit)]
+                if sum(v != limit for v in beyond) >= 2 and self.meets(expr):
+                    yield Candidate(expr, LIMIT_BITS + c.bits + bits_of(limit), 2, len(self.y))
+
     def by_parity(self, ndims: int) -> Iterator[Candidate]:
         """Try one multiple where log2(n) is even and another where it is odd."""
         ns = [int(e["n"]) for e in self.envs]
@@ -318,21 +270,28 @@ class _Search:
         ]
         if min(map(len, halves)) < 2:
             return
-        best: list[Candidate | None] = [None, None]
-        for odd, mine in enumerate(halves):
+        parts: list[Candidate] = []
+        for mine in halves:
             envs = [self.envs[i] for i in mine]
-            part = _Search(envs, [int(self.y[i]) for i in mine], basis(envs, ndims))
+            part = _Search(envs, [self.y[i] for i in mine], basis(envs, ndims))
             if len(set(part.y)) == 1:
-                best[odd] = Candidate(num(part.y[0]), bits_of(part.y[0]), 1)
+                parts.append(Candidate(num(part.y[0]), bits_of(part.y[0]), 1, len(mine)))
             else:
-                best[odd] = min(part.multiples(), key=lambda c: c.bits, default=None)
-        if best[0] is not None and best[1] is not None:
+                parts += sorted(part.sums(1), key=lambda c: c.bits)[:1]
+        if len(parts) == 2:
             parity = ["mod", ["log2", sym("n")], num(2)]
-            expr = add(
-                mul(add(num(1), mul(num(-1), parity)), best[0].expr), mul(parity, best[1].expr)
-            )
+            even, odd = parts
+            expr = add(mul(add(num(1), mul(num(-1), parity)), even.expr), mul(parity, odd.expr))
             if self.meets(expr):
-                yield Candidate(expr, PARITY_BITS + best[0].bits + best[1].bits, 2)
+                yield Candidate(expr, PARITY_BITS + even.bits + odd.bits, 2, len(self.y))
+
+
+def _small(x: float) -> Fraction | None:
+    """Return the fraction with a small denominator that a float stands for, if it does."""
+    if not math.isfinite(x):
+        return None
+    f = Fraction(x).limit_denominator(MAX_DENOMINATOR)
+    return f if abs(float(f) - x) <= REL_TOL * max(1.0, abs(x)) else None
 
 
 def rivals_of(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -174,6 +174,13 @@ def _block(kind: str, extent: int, p: int, c: int) -> Fraction | None:
     return None if p <= 0 else Fraction(int(block_size(kind, extent, p, c)))
 
 
+#: What a product costs besides its factors, and a number alone as a term of a sum.
+PRODUCT_BITS, NUMBER_BITS = 2.0, 3.0
+#: So many of the cheapest shapes are tried in sums of several, of those without such operators: a
+#: number beside a shape is a term of its own, and what is rounded comes with a number alone.
+FEW, ROUNDING = 14, frozenset({"add", "floor", "ceil", "exp2", "min"})
+#: Share of the largest value by which a sum may be off for its exact value to be looked at.
+CLOSE = 1e-9
 #: Where numbers were seen: the symbols at each point.
 Envs = Sequence[Symbols]
 #: Values of parameters of the input, one mapping per run.
@@ -182,11 +189,13 @@ Settings = Sequence[Mapping[str, Fraction]]
 
 @dataclass(frozen=True)
 class Shape:
-    """A function of the symbols; bits: its price; plain: may be a factor of a product."""
+    """A function of the symbols; bits: its price; plain: may be a factor of a product; factors: of
+    a product, else 0."""
 
     expr: Expr
     bits: float
     plain: bool = False
+    factors: int = 0
 
     def exact(self, env: Symbols) -> Fraction | None:
         """Return the exact value, None where it is irrational."""
@@ -232,6 +241,8 @@ def shapes(ndims: int) -> list[Shape]:
         Shape(power(n, Fraction(-2, 3)), 4.3),
         Shape(power(n, 2), 4.2),
         Shape(power(n, -2), 4.4),
+        Shape(power(n, Fraction(-3, 2)), 4.5),
+        Shape(power(n, Fraction(3, 2)), 4.6),
     ]
     for p in extents:
         out += [
@@ -277,18 +288,68 @@ def parameter_shapes(settings: Settings) -> list[Shape]:
 class Basis:
     """Shapes with their values at the points: row i of ``values`` belongs to ``shapes[i]``.
 
-    Only shapes with a value everywhere, in n none that is the same everywhere. pairs: indices of
-    shapes whose products are tried.
+    Only shapes with a value everywhere, in n none that is the same everywhere; the last one is 1.
     """
 
     shapes: tuple[Shape, ...]
     values: np.ndarray
-    pairs: np.ndarray
 
-    def products(self) -> np.ndarray:
-        """Return the values of the products, one row per pair."""
-        result: np.ndarray = self.values[self.pairs[:, 0]] * self.values[self.pairs[:, 1]]
-        return result
+    @staticmethod
+    def of(kept: Sequence[Shape], rows: Sequence[np.ndarray], points: int) -> Basis:
+        """Return the basis of shapes, of the products of those that are plain, and of 1."""
+        shapes, values = list(kept), [*rows]
+        plain = [i for i, s in enumerate(kept) if s.plain]
+        for k, i in enumerate(plain):
+            for j in plain[k:]:
+                a, b = kept[i], kept[j]
+                if not _cancel(a.expr, b.expr):
+                    expr, bits = mul(a.expr, b.expr), PRODUCT_BITS + a.bits + b.bits
+                    shapes.append(Shape(expr, bits, factors=2))
+                    values.append(rows[i] * rows[j])
+        shapes.append(Shape(num(1), NUMBER_BITS))
+        return Basis(tuple(shapes), np.array([*values, np.ones(points)]))
+
+    def at(self, points: Sequence[int]) -> Basis:
+        """Return the basis at some of the points."""
+        return Basis(self.shapes, self.values[:, list(points)])
+
+    def near(self, size: int, values: np.ndarray) -> list[tuple[int, ...]]:
+        """Return the sets of ``size`` shapes that give all values as far as float64 can tell."""
+        sets, left = self._residuals[size]
+        off = np.abs(left @ values)
+        close = np.all(off <= CLOSE * np.abs(values).max(), axis=1)
+        return [tuple(one) for one in sets[close].tolist()]
+
+    @cached_property
+    def _residuals(self) -> _Residuals:
+        return _Residuals(self)
+
+
+class _Residuals(dict[int, tuple[np.ndarray, np.ndarray]]):
+    """Per number of terms: sets of shapes, and what turns values into what such a sum leaves."""
+
+    def __init__(self, basis: Basis) -> None:
+        super().__init__()
+        self.basis = basis
+
+    def __missing__(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        b = self.basis
+        one = len(b.shapes) - 1
+        smooth = [i for i in range(one) if not _operators(b.shapes[i].expr) & ROUNDING]
+        few = [*sorted(smooth, key=lambda i: b.shapes[i].bits)[:FEW], one]
+        some = [(i,) for i in range(one)]
+        if size == 2:
+            some = [(i, one) for i in range(one) if not b.shapes[i].factors]
+        if size > 1:
+            some = list(dict.fromkeys([*some * (size == 2), *combinations(few, size)]))
+        sets = np.array(some, dtype=np.int64).reshape(-1, size)
+        x = b.values[sets].transpose(0, 2, 1)
+        x = x / np.maximum(np.abs(x).max(axis=1, keepdims=True), 1e-300)
+        u, s, _ = np.linalg.svd(x, full_matrices=False)
+        sure = s[:, -1] > CLOSE if x.shape[1] >= size else np.zeros(len(sets), dtype=bool)
+        u = u[sure]
+        self[size] = sets[sure], np.eye(x.shape[1]) - u @ u.transpose(0, 2, 1)
+        return self[size]
 
 
 def basis(envs: Envs, ndims: int) -> Basis:
@@ -306,18 +367,7 @@ def _basis(key: tuple[tuple[tuple[str, int], ...], ...], ndims: int) -> Basis:
         if np.all(np.isfinite(row)) and not np.all(row == row[0]):
             kept.append(shape)
             rows.append(row)
-    plain = [i for i, s in enumerate(kept) if s.plain]
-    pairs = [
-        (i, j)
-        for k, i in enumerate(plain)
-        for j in plain[k:]
-        if not _cancel(kept[i].expr, kept[j].expr)
-    ]
-    return Basis(
-        tuple(kept),
-        np.array(rows).reshape(len(kept), len(key)),
-        np.array(pairs, dtype=np.int64).reshape(len(pairs), 2),
-    )
+    return Basis.of(kept, rows, len(key))
 
 
 def parameter_basis(settings: Settings) -> Basis:
@@ -327,9 +377,15 @@ def parameter_basis(settings: Settings) -> Basis:
         row = [value_at(shape.expr, s) for s in settings]
         if None not in row:
             kept.append(shape)
-            rows.append([float(v) for v in row if v is not None])
-    values = np.array(rows).reshape(len(kept), len(settings))
-    return Basis(tuple(kept), values, np.zeros((0, 2), dtype=np.int64))
+            rows.append(np.array([float(v) for v in row if v is not None]))
+    return Basis.of(kept, rows, len(settings))
+
+
+def _operators(expr: Expr) -> set[str]:
+    return {
+        expr[0],
+        *(op for part in expr[1:] if isinstance(part, list) for op in _operators(part)),
+    }
 
 
 def _cancel(a: Expr, b: Expr) -> bool:

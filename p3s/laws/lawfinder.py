@@ -26,17 +26,15 @@ from p3s.base.errors import P3SError
 from p3s.laws import expr as ex
 from p3s.laws import symbolic
 from p3s.laws.counts import (
-    AFFINE_BITS,
-    PRODUCT_BITS,
     Law,
     candidates,
     in_parameters,
+    irrational,
     is_quotient,
     parameter_rivals,
     rivals_of,
 )
-from p3s.laws.counts import MAX_DENOMINATOR as SMALL_DENOMINATOR
-from p3s.laws.exact import Symbols, basis, bits_of, exact_value
+from p3s.laws.exact import Symbols, exact_value
 from p3s.laws.expr import Expr, mul, num
 from p3s.laws.shares import remainder
 from p3s.laws.worklaws import Powers, WorkLaw, fit_powers, fit_work
@@ -182,7 +180,7 @@ def _in_parameters(points: Sequence[Sequence[Any]], kind: Kind) -> Found:
     found = in_parameters(envs, y) if rational else []
     if found:
         best, rivals = found[0], tuple(parameter_rivals(found, envs))
-        verdict = EXACT if len(y) > best.free and not rivals else AMBIGUOUS
+        verdict = EXACT if best.points > best.free and not rivals else AMBIGUOUS
         return Found(verdict, best.expr, None, len(y), best.free, rivals)
     if kind in ("count", "whole"):
         return Found(REFUSED, None, None, len(values), 0, reason="no exact law meets the values")
@@ -250,7 +248,7 @@ def _exact(
         return None if whole or over != 1 else _remainder(where, [int(v) for v in y])
     best = found[0]
     formal, elsewhere = ([_over(r, over) for r in some] for some in rivals_of(found, where))
-    spare = len(y) > best.free
+    spare = best.points > best.free
     reason = None if spare else "no point is left to check the law"
     if formal or elsewhere:
         reason = f"{len(formal) + len(elsewhere)} other laws meet the points and differ at larger "
@@ -258,7 +256,7 @@ def _exact(
     elif spare and over == 1 and is_quotient(best.expr) and best.expr[0] == "mul":
         reason = "all counts divide it evenly: how a remainder is dealt with is open"
     verdict = EXACT if spare and not formal else AMBIGUOUS
-    law = Law(_over(best.expr, over), best.free, len(y), others=tuple(formal))
+    law = Law(_over(best.expr, over), best.free, best.points, others=tuple(formal))
     rivals = (*formal, *elsewhere)
     return Found(verdict, law.expr, None, len(y), best.free, rivals, reason, law)
 
@@ -286,46 +284,10 @@ def _irrational(envs: list[dict[str, int]], values: list[Any]) -> Found | None:
     with small ones, such as 4n - 4 sqrt(n): met to the last digits of a float, so not by chance.
     """
     ndims = max((sum(k.startswith("p") for k in e) for e in envs), default=0) or 1
-    b = basis(envs, ndims)
-    y = np.array(values, dtype=float)
-    if len(y) < 3 or len({e["n"] for e in envs}) < len(y) or not len(b.shapes):
+    if len({e["n"] for e in envs}) < len(envs):
         return None
-    options: list[tuple[float, int, Expr]] = []
-    pairs = [(b.shapes[i], b.shapes[k]) for i, k in b.pairs]
-    rows = np.concatenate([b.values, b.products()])
-    for row, parts in zip(rows, [*((s,) for s in b.shapes), *pairs], strict=True):
-        bits = sum(s.bits for s in parts) + (PRODUCT_BITS if len(parts) > 1 else 0.0)
-        peak = int(np.argmax(np.abs(row)))
-        k = _small(y[peak] / row[peak])
-        if k and _close(float(k) * row, y):
-            options.append((bits + bits_of(k), 1, mul(num(k), *(s.expr for s in parts))))
-        if len(parts) == 1 and len(y) > 3:
-            slope = (y[-1] - y[0]) / (row[-1] - row[0]) if row[-1] != row[0] else math.inf
-            a, c = _small(slope), _small(y[0] - slope * row[0])
-            if a and c and _close(float(a) * row + float(c), y):
-                options.append(
-                    (
-                        bits + AFFINE_BITS + bits_of(a) + bits_of(c),
-                        2,
-                        ex.add(mul(num(a), parts[0].expr), num(c)),
-                    )
-                )
-    if not options:
-        return None
-    _, free, expr = min(options, key=lambda o: o[0])
-    return Found(EXACT, expr, None, len(y), free)
-
-
-def _small(x: float) -> Fraction | None:
-    """Return the fraction with a small denominator that a float stands for, if it does."""
-    if not math.isfinite(x):
-        return None
-    f = Fraction(x).limit_denominator(SMALL_DENOMINATOR)
-    return f if abs(float(f) - x) <= 1e-9 * max(1.0, abs(x)) else None
-
-
-def _close(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.all(np.abs(a - b) <= 1e-10 * np.maximum(np.abs(b), 1e-30)))
+    found = irrational(envs, [float(v) for v in values], ndims)
+    return Found(EXACT, found[0].expr, None, len(values), found[0].free) if found else None
 
 
 def _over(expr: Expr, denominator: int) -> Expr:

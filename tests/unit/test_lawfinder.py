@@ -180,9 +180,26 @@ def test_chance_is_hardly_ever_taken_for_a_law(counts, allowed, most):
     assert hits <= allowed * 300
 
 
-def test_no_exact_law_from_a_sum_of_terms():
-    """A sum of several shapes fits anything: 3n + 5 log2 n + 7 is no law of a count."""
-    assert find_law({p: 3 * p + 5 * lg(p) + 7 for p in POWERS}, "whole").law is None
+@pytest.mark.parametrize(
+    ("law", "counts"),
+    [
+        (lambda p: 3 * p + 5 * lg(p) + 7, POWERS),
+        (lambda p: p * p + 3 * p + 7, POWERS[:4]),
+        (lambda p: 7 * p * lg(p) - 2, POWERS[:4]),
+        (lambda p: 2.5 * p**1.5 + 3 * p, POWERS),
+        (lambda p: 1e9 * p**-1.5, SQUARES),
+    ],
+    ids=["logarithm", "square", "n log n", "half power", "inverse half power"],
+)
+def test_sums_of_up_to_three_terms(law, counts):
+    found = find_law({p: law(p) for p in counts})
+    assert found.verdict == EXACT and found.value(4096) == law(4096)
+
+
+def test_exact_needs_more_values_than_numbers():
+    assert find_law({p: 3 * p + 5 * lg(p) + 7 for p in POWERS[:3]}, "count").verdict == REFUSED
+    # three points, but the shape has two values: two numbers give both
+    assert find_law({2: 128, 4: 129, 8: 129}).verdict == AMBIGUOUS
 
 
 # --- work ------------------------------------------------------------------------------------
