@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Integral
 from typing import Any, Literal, get_args
@@ -26,15 +26,17 @@ from p3s.base.errors import P3SError
 from p3s.laws import expr as ex
 from p3s.laws import symbolic
 from p3s.laws.counts import (
+    MARGIN,
     Law,
     candidates,
     in_parameters,
     irrational,
     is_quotient,
+    listed_bits,
     parameter_rivals,
     rivals_of,
 )
-from p3s.laws.exact import Symbols, exact_value
+from p3s.laws.exact import Symbols, bits_of, exact_value
 from p3s.laws.expr import Expr, mul, num
 from p3s.laws.shares import remainder
 from p3s.laws.worklaws import Powers, WorkLaw, fit_powers, fit_work
@@ -62,7 +64,7 @@ class Found:
     spare), fitted (a real law with an interval), refused (the points cannot tell; reason says
     why). expr is None for real laws; work is the real law in n, powers the one in parameters.
     law: the equation as rules of a model take it, None where a number in it is open. points: places
-    with values; free: numbers fitted.
+    with values; free: numbers fitted; bits: the price of an exact law.
     """
 
     verdict: str
@@ -74,6 +76,7 @@ class Found:
     reason: str | None = None
     law: Law | None = None
     powers: Powers | None = None
+    bits: float = math.nan
 
     @property
     def fit(self) -> WorkLaw:
@@ -152,7 +155,7 @@ def find_law(
     whole = kind == "whole"
     found = _exact(envs, values, known, whole) if whole or envs[0] != envs[-1] else None
     if not whole:
-        found = found or _irrational(envs, values)
+        found = found or _irrational(envs, values) or _but_for_some(envs, values, known)
     if found is not None or kind == "any":
         return found or _work(envs, values, resolution)
     reason = "no exact law meets the values in fewer bits than they take"
@@ -258,7 +261,7 @@ def _exact(
     verdict = EXACT if spare and not formal else AMBIGUOUS
     law = Law(_over(best.expr, over), best.free, best.points, others=tuple(formal))
     rivals = (*formal, *elsewhere)
-    return Found(verdict, law.expr, None, len(y), best.free, rivals, reason, law)
+    return Found(verdict, law.expr, None, len(y), best.free, rivals, reason, law, bits=best.bits)
 
 
 def _remainder(where: list[dict[str, int]], values: list[int]) -> Found | None:
@@ -288,6 +291,35 @@ def _irrational(envs: list[dict[str, int]], values: list[Any]) -> Found | None:
         return None
     found = irrational(envs, [float(v) for v in values], ndims)
     return Found(EXACT, found[0].expr, None, len(values), found[0].free) if found else None
+
+
+def _but_for_some(
+    envs: list[dict[str, Any]], values: list[Any], known: Collection[int]
+) -> Found | None:
+    """Return the law that all points follow but the first few or any one, and name these.
+
+    That they contradict the law costs their values and which they are, in bits; two points at least
+    have to be to spare. Ambiguous: the law may be another one, or what was counted there is wrong.
+    """
+    m = len(values)
+    if any(v != int(v) for v in values) or len({tuple(e.items()) for e in envs}) < m:
+        return None
+    listed = listed_bits([int(v) for v in values])
+    best: tuple[float, Found] | None = None
+    for some in [*(range(k) for k in range(1, m // 2)), *((k,) for k in range(1, m))]:
+        rest = [k for k in range(m) if k not in some]
+        found = _exact([envs[k] for k in rest], [values[k] for k in rest], known, True)
+        if found is None or found.law is None or found.law.points < found.free + 2:
+            continue
+        bits = found.bits + sum(bits_of(int(values[k])) + math.log2(m) for k in some)
+        if bits + MARGIN <= listed and (best is None or bits < best[0]):
+            off = ", ".join(
+                f"{values[k]:g} at {envs[k]['n']} (the law says {found.value(envs[k]):g})"
+                for k in some
+            )
+            reason = f"the points contradict each other: {len(rest)} follow the law, not {off}"
+            best = bits, replace(found, verdict=AMBIGUOUS, points=m, reason=reason, law=None)
+    return best[1] if best is not None else None
 
 
 def _over(expr: Expr, denominator: int) -> Expr:

@@ -15,7 +15,8 @@ import numpy as np
 from p3s.laws.statistics import quantiles
 
 #: (power of n, power of log2 n) with the logarithm of the prior weight, common terms first:
-#: computation, serial part, stages of collectives, linear costs, surfaces of 2-D and 3-D blocks.
+#: computation, serial part, stages of collectives, linear costs, surfaces of 2-D and
+#: 3-D blocks, work shared out over iterations that grow as the side of the grid.
 SHAPES: tuple[tuple[Fraction, int, float], ...] = (
     (Fraction(-1), 0, 0.0),
     (Fraction(0), 0, 0.0),
@@ -26,6 +27,7 @@ SHAPES: tuple[tuple[Fraction, int, float], ...] = (
     (Fraction(1, 2), 0, -3.0),
     (Fraction(-2), 0, -3.0),
     (Fraction(-1), 1, -3.0),
+    (Fraction(-3, 2), 0, -3.0),
 )
 MAX_TERMS = 3
 CONSTANT = 1

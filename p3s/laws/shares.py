@@ -1,4 +1,6 @@
-"""Shares of an extent: floor(L/p), ceil(L/p), L mod p and products of two over a grid.
+"""Shares of an extent: floor(L/p), ceil(L/p), their squares, L mod p, products of two over a grid.
+
+At square counts p is sqrt(n), too: k * ceil(L/sqrt(n))**2 is the face of a block of a cube.
 
 The extent is solved from the values: each value leaves an interval (or a residue class) of
 extents, and a law is a non-empty intersection.
@@ -13,10 +15,12 @@ from fractions import Fraction
 import numpy as np
 
 from p3s.laws.exact import Envs, Settings, bits_of, roundness, value_at
-from p3s.laws.expr import Expr, mul, num, sym
+from p3s.laws.expr import Expr, mul, num, power, sym
 
 #: What the form costs besides its extents and dimensions, in bits.
 SHARE_BITS, REMAINDER_BITS, PRODUCT_BITS, ROUNDED_BITS = 3.0, 4.0, 5.0, 5.0
+#: What an extent of a dimension costs, one of several; and the root of n as one, or a square.
+EXTENT_BITS, ROOT_BITS = 1.0, 2.0
 #: Largest value whose divisors are listed, largest factor of a share.
 MAX_PRODUCT, MAX_FACTOR = 10**10, 64
 
@@ -33,23 +37,39 @@ def fit(envs: Envs, y: Sequence[int], ndims: int, known: Collection[int] = ()) -
     for name, p in extents.items():
         if np.all(p == p[0]):
             continue
-        for factor in _factors(y):
-            for kind in ("low", "high"):
-                got = _extents(kind, p, value // factor)
-                if got is not None and got[0] >= 2 * int(p.max()):
-                    extent = choose(range(got[0], min(got[1], got[0] + 4096) + 1), known)
-                    yield (
-                        mul(num(factor), ["block", kind, num(extent), sym(name), num(0)]),
-                        SHARE_BITS
-                        + _price(extent, got, known)
-                        + (bits_of(factor) - 1)
-                        + (1.0 if name != "n" else 0.0),
-                        1,
-                    )
+        bits = EXTENT_BITS if name != "n" else 0.0
+        yield from _shares(sym(name), p, value, 1, bits, known)
         yield from _remainder(name, p, value, known)
+    root = np.array([math.isqrt(n) for n in extents["n"].tolist()], dtype=np.int64)
+    if np.all(root**2 == extents["n"]) and len(names) == 1:
+        side = power(sym("n"), Fraction(1, 2))
+        yield from _shares(side, root, value, 1, ROOT_BITS, known)
+        yield from _shares(side, root, value, 2, 2 * ROOT_BITS, known)
     for a, b in ((f"p{i}", f"p{j}") for i in range(ndims) for j in range(i + 1, ndims)):
         if a in extents and b in extents:
             yield from _product(a, b, extents[a], extents[b], value, known)
+
+
+def _shares(
+    parts: Expr, p: np.ndarray, value: np.ndarray, degree: int, bits: float, known: Collection[int]
+) -> Iterator[Found]:
+    """Yield k * floor(L/p)**degree and the same with ceil; parts: p as an expression."""
+    for factor in _factors(value.tolist(), degree):
+        one = value // factor
+        if degree == 2:
+            one = np.array([math.isqrt(v) for v in one.tolist()], dtype=np.int64)
+            if np.any(one**2 * factor != value):
+                continue
+        for kind in ("low", "high"):
+            got = _extents(kind, p, one)
+            if got is not None and got[0] >= 2 * int(p.max()):
+                extent = choose(range(got[0], min(got[1], got[0] + 4096) + 1), known)
+                share = ["block", kind, num(extent), parts, num(0)]
+                yield (
+                    mul(num(factor), power(share, degree)),
+                    SHARE_BITS + bits + _price(extent, got, known) + (bits_of(factor) - 1),
+                    1,
+                )
 
 
 def choose(options: Sequence[int], known: Collection[int]) -> int:
@@ -57,8 +77,11 @@ def choose(options: Sequence[int], known: Collection[int]) -> int:
     return next((e for e in options if e in known), None) or max(options, key=roundness)
 
 
-def _factors(y: Sequence[int]) -> list[int]:
+def _factors(y: Sequence[int], degree: int) -> list[int]:
+    """Return the factors that shares, or powers of them, may be multiplied by."""
     g = math.gcd(*y)
+    if degree > 1:
+        return [g // k**degree for k in range(1, MAX_FACTOR + 1) if g and g % k**degree == 0]
     return [k for k in range(1, MAX_FACTOR + 1) if g and g % k == 0] + (
         [g] if g > MAX_FACTOR else []
     )
