@@ -1,20 +1,29 @@
-"""Equations for people and other programs: sympy, text, LaTeX and MathML."""
+"""Equations in sympy and back, compared there, and printed: text, LaTeX, MathML, C and Python.
+
+sympy is loaded by what needs it alone: usual equations have their text without it.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from functools import lru_cache
+from fractions import Fraction
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
-from p3s.laws.expr import Expr, sym
+from p3s.laws.exact import value_at
+from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
+from p3s.laws.words import scaled_text, usual_text
 
 if TYPE_CHECKING:
     import sympy
 
 #: Symbols that are at least one; the others start at zero.
 FROM_ONE = frozenset({"n", "p0", "p1", "p2", "p3"})
+#: Counts that are tried for a difference that cannot be solved for.
+MOST_TRIED = 4096
 #: Signs of sympy's MathML as they are set: minus, and a gap between factors.
 _SET = {"<mo>-</mo>": "<mo>−</mo>", "<mn>-": "<mn>−", "<mo>\u2062</mo>": '<mspace width="0.17em"/>'}
 
@@ -64,6 +73,111 @@ def to_sympy(expr: Expr) -> sympy.Expr:
     if made is None:
         raise P3SError(f"model: unknown operator {op!r}; the file was made by another version")
     return made(*args)
+
+
+def from_sympy(found: sympy.Expr) -> Expr:
+    """Return an expression in sympy as data; P3SError where the language has no such function."""
+    import sympy as sp
+
+    def of(name: str) -> Expr:
+        return [name, *map(from_sympy, found.args)]
+
+    if found.is_Rational:
+        return num(Fraction(int(found.p), int(found.q)))
+    if found.is_Float:
+        return num(Fraction(float(found)))
+    if found.is_Symbol:
+        return sym(found.name)
+    if found.is_Add or found.is_Mul:
+        return (add if found.is_Add else mul)(*map(from_sympy, found.args))
+    if found.is_Pow and found.exp.is_Rational:
+        return power(from_sympy(found.base), Fraction(int(found.exp.p), int(found.exp.q)))
+    if found.is_Pow and found.base == 2:
+        return ["exp2", from_sympy(found.exp)]
+    if isinstance(found, sp.Min | sp.Max):
+        parts = [from_sympy(a) for a in found.args]
+        return reduce(lambda a, b: ["min" if isinstance(found, sp.Min) else "max", a, b], parts)
+    if isinstance(found, sp.Sum) and found.limits[0][1] == 0:
+        return ["sum", from_sympy(found.limits[0][2] + 1), from_sympy(found.function)]
+    name = type(found).__name__
+    if name in ("floor", "ceiling", "Mod", "log2"):
+        return of({"ceiling": "ceil", "Mod": "mod"}.get(name, name))
+    if name.startswith("block_"):
+        return ["block", name.removeprefix("block_"), *map(from_sympy, found.args)]
+    raise P3SError(f"law: {name} is no function of equations; see docs/laws.md")
+
+
+def equal(a: Expr, b: Expr) -> bool:
+    """Return whether sympy proves that two equations are one: their difference is zero."""
+    import sympy as sp
+
+    return bool(sp.simplify(to_sympy(a) - to_sympy(b)) == 0)
+
+
+def first_difference(a: Expr, b: Expr, above: int = 0) -> int | None:
+    """Return the smallest n above a count at which two equations of n alone differ.
+
+    None where sympy proves them equal, or where they are equal at every count that is tried.
+    The counts at which smooth equations are equal are solved for; of others each is tried.
+    """
+    import sympy as sp
+
+    apart = sp.simplify(to_sympy(a) - to_sympy(b))
+    if apart == 0:
+        return None
+    most = MOST_TRIED
+    if not apart.has(sp.floor, sp.ceiling, sp.Mod, sp.Min, sp.Max, sp.Sum):
+        n = to_sympy(sym("n"))
+        # log2 is a name to sympy: it is solved as the function that it stands for
+        known = apart.replace(lambda e: type(e).__name__ == "log2", lambda e: sp.log(e.args[0], 2))
+        equal_at = sp.solveset(known, n, sp.S.Integers)
+        if isinstance(equal_at, sp.FiniteSet):
+            most = above + len(equal_at) + 1
+    for n in range(above + 1, most + 1):
+        x, y = value_at(a, {"n": n}), value_at(b, {"n": n})
+        if x != y or (x is None and not _alike(a, b, n)):
+            return n
+    return None
+
+
+def _alike(a: Expr, b: Expr, n: int) -> bool:
+    x, y = (float(evaluate(e, {"n": float(n)})) for e in (a, b))
+    return math.isclose(x, y, rel_tol=1e-12) or not (math.isfinite(x) or math.isfinite(y))
+
+
+def to_python(expr: Expr) -> str:
+    """Return an equation as a Python expression of its symbols (math; block_* are functions)."""
+    from sympy import pycode
+
+    names = {"log2": "math.log2"}
+    return str(pycode(simplified(expr), user_functions=names, allow_unknown_functions=True))
+
+
+def to_c(expr: Expr) -> str:
+    """Return an equation as a C expression of doubles (math.h; block_* are functions)."""
+    from sympy import ccode
+
+    names = {"log2": "log2"}
+    return str(ccode(simplified(expr), user_functions=names, allow_unknown_functions=True))
+
+
+def decimal(expr: Expr, figures: int = 4) -> sympy.Expr:
+    """Return an expression in sympy with decimal numbers of ``figures`` for its constants."""
+    import sympy as sp
+
+    values: dict[str, Any] = {}
+
+    def named(part: Any) -> Any:
+        if not isinstance(part, list):
+            return part
+        if part[0] == "num" and (part[2] != 1 or abs(part[1]) >= 1000):
+            name = f"constant{len(values)}"
+            values[name] = sp.Float(part[1], figures) / part[2]
+            return ["sym", name]
+        return [named(each) for each in part]
+
+    found = to_sympy(named(expr))
+    return found.xreplace({s: values[s.name] for s in found.free_symbols if s.name in values})
 
 
 def simplified(expr: Expr) -> sympy.Expr:
@@ -199,7 +313,18 @@ def _mathml_printer() -> Any:
 
 def to_text(expr: Expr) -> str:
     """Return ``expr`` as one line of text, simplified."""
-    return sympy_to_text(simplified(expr))
+    usual = usual_text(expr)
+    return sympy_to_text(simplified(expr)) if usual is None else usual
+
+
+def term_text(coefficient: float, expr: Expr) -> str:
+    """Return a measured number times ``expr`` as text, four figures of the number."""
+    usual = scaled_text(coefficient, expr)
+    if usual is not None:
+        return usual
+    shape = to_text(expr)
+    shape = f"({shape})" if " + " in shape or " - " in shape else shape
+    return f"{coefficient:.4g}*{shape}"
 
 
 def sympy_to_text(expr: sympy.Expr) -> str:
@@ -222,49 +347,16 @@ def sympy_to_mathml(expr: sympy.Expr) -> str:
     return str(_mathml_printer().doprint(expr))
 
 
-#: Between factors.
-GAP = '<mspace width="0.17em"/>'
-MOD = '<mo lspace="0.3em" rspace="0.3em">mod</mo>'
-_LOG2 = "<msub><mi>log</mi><mn>2</mn></msub>"
-LOG2_N = f"<mrow>{_LOG2}{GAP}<mi>n</mi></mrow>"
-
-
 def row(*parts: str) -> str:
-    """Return parts as one; a single one stays as it is."""
+    """Return parts of MathML as one; a single one stays as it is."""
     return parts[0] if len(parts) == 1 else f"<mrow>{''.join(parts)}</mrow>"
 
 
-def number(value: float) -> str:
-    """Return a number with four figures."""
-    mantissa, _, exponent = f"{value:.4g}".replace("-", "−").partition("e")
-    if not exponent:
-        return f"<mn>{mantissa}</mn>"
-    sign = "−" * (exponent[0] == "−")
-    power = f"<msup><mn>10</mn><mn>{sign}{int(exponent[1:])}</mn></msup>"
-    return row(f"<mn>{mantissa}</mn>", "<mo>·</mo>", power)
-
-
-def fenced(inner: str) -> str:
-    """Return a part in brackets."""
-    return row("<mo>(</mo>", inner, "<mo>)</mo>")
-
-
-def fraction(over: Sequence[str], under: Sequence[str]) -> str:
-    """Return a product, over another one if there is one; factors of one are left out."""
-    above = [factor for factor in over if factor != "<mn>1</mn>"] or ["<mn>1</mn>"]
-    line = row(*_with(GAP, above))
-    return f"<mfrac>{line}{row(*_with(GAP, under))}</mfrac>" if under else line
-
-
 def total(terms: Sequence[str]) -> str:
-    """Return a sum."""
-    return row(*_with("<mo>+</mo>", terms)) if terms else "<mn>0</mn>"
+    """Return a sum of terms in MathML."""
+    return joined("<mo>+</mo>", terms) if terms else "<mn>0</mn>"
 
 
-def listed(parts: Sequence[str]) -> str:
-    """Return several formulas with commas between them."""
-    return row(*_with("<mo>,</mo>", parts))
-
-
-def _with(sign: str, parts: Sequence[str]) -> list[str]:
-    return [piece for part in parts for piece in (sign, part)][1:]
+def joined(sign: str, parts: Sequence[str]) -> str:
+    """Return several formulas in MathML with a sign between them."""
+    return row(*[piece for part in parts for piece in (sign, part)][1:])

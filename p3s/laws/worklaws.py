@@ -15,6 +15,7 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.laws import symbolic
 from p3s.laws.exact import Settings
+from p3s.laws.expr import Expr, add, mul, num, power, sym
 from p3s.laws.mixture import (
     FLOAT_ERROR,
     MAX_TERMS,
@@ -110,47 +111,30 @@ class WorkLaw:
             data.get("refused"),
         )
 
+    @property
+    def expr(self) -> Expr:
+        """The law as an equation of n."""
+        return add(*(mul(num(Fraction(c)), shape) for c, shape in self._shapes))
+
+    @property
+    def _shapes(self) -> list[tuple[float, Expr]]:
+        n = sym("n")
+        return [(c, mul(*[["log2", n]] * b, *[power(n, a)] * (a != 0))) for c, a, b in self.terms]
+
     def text(self, unit: str = "") -> str:
         """Return the law as one line of text."""
-        parts = [
-            f"{coef:.4g}" + ("*log2(n)" if b else "") + _power_text(a) for coef, a, b in self.terms
-        ]
+        parts = [symbolic.term_text(c, shape) for c, shape in self._shapes]
         return (" + ".join(parts) or "0") + (f" {unit}" if unit else "")
 
     def latex(self) -> str:
         """Return the law as LaTeX for math mode."""
-        parts = []
-        for coef, a, b in self.terms:
-            number = f"{coef:.4g}"
-            if "e" in number:
-                digits, _, exponent = number.partition("e")
-                number = rf"{digits} \cdot 10^{{{int(exponent)}}}"
-            power = "" if a == 0 else ("n" if a == 1 else f"n^{{{a}}}")
-            parts.append(r" \, ".join(p for p in (number, power, r"\log_{2} n" if b else "") if p))
-        return " + ".join(parts) or "0"
+        parts = [symbolic.decimal(mul(num(Fraction(c)), shape)) for c, shape in self._shapes]
+        return " + ".join(map(symbolic.sympy_to_latex, parts)) or "0"
 
     def mathml(self) -> str:
         """Return the law as presentation MathML without the <math> around it."""
-        terms = []
-        for coef, a, b in self.terms:
-            power = [_power_markup(abs(a))] if a else []
-            over = [symbolic.number(coef), *power * (a > 0), *[symbolic.LOG2_N] * bool(b)]
-            terms.append(symbolic.fraction(over, power if a < 0 else []))
-        return symbolic.total(terms)
-
-
-def _power_markup(a: Fraction) -> str:
-    if a == Fraction(1, 2):
-        return "<msqrt><mi>n</mi></msqrt>"
-    exponent = f"<mn>{a.numerator}</mn>"
-    if a.denominator != 1:
-        exponent = symbolic.row(exponent, "<mo>/</mo>", f"<mn>{a.denominator}</mn>")
-    return "<mi>n</mi>" if a == 1 else f"<msup><mi>n</mi>{exponent}</msup>"
-
-
-def _power_text(a: Fraction) -> str:
-    size = {1: "n", 2: "n**2", Fraction(1, 2): "sqrt(n)"}.get(abs(a), f"n**({abs(a)})")
-    return "" if a == 0 else ("*" if a > 0 else "/") + size
+        parts = [symbolic.decimal(mul(num(Fraction(c)), shape)) for c, shape in self._shapes]
+        return symbolic.total(list(map(symbolic.sympy_to_mathml, parts)))
 
 
 def fit_work(
@@ -300,13 +284,18 @@ class Powers:
     terms: tuple[tuple[float, tuple[float, ...]], ...]
     error: float
 
+    @property
+    def expr(self) -> Expr:
+        """The law as an equation of the parameters."""
+        return add(*(mul(num(Fraction(c)), self._shape(powers)) for c, powers in self.terms))
+
+    def _shape(self, powers: Sequence[float]) -> Expr:
+        named = zip(self.names, powers, strict=True)
+        return mul(*(power(sym(name), Fraction(e)) for name, e in named if e))
+
     def text(self) -> str:
         """Return the law as one line of text."""
-        parts = []
-        for coef, powers in self.terms:
-            named = zip(self.names, powers, strict=True)
-            factors = [name if e == 1 else f"{name}**{e:g}" for name, e in named if e]
-            parts.append("*".join([f"{coef:.4g}", *factors]))
+        parts = [symbolic.term_text(coef, self._shape(powers)) for coef, powers in self.terms]
         return " + ".join(parts) or "0"
 
     def value(self, setting: Mapping[str, Fraction]) -> float:

@@ -14,8 +14,15 @@ from typing import Any, ClassVar
 
 from p3s.base.ops import COLLECTIVE, IO, RECV, SEND
 from p3s.laws import symbolic
-from p3s.laws.expr import Expr, mul, num
-from p3s.laws.symbolic import simplified, sympy_to_latex, sympy_to_mathml, to_sympy, to_text
+from p3s.laws.expr import Expr, mul, num, power, sym
+from p3s.laws.symbolic import (
+    decimal,
+    simplified,
+    sympy_to_latex,
+    sympy_to_mathml,
+    term_text,
+    to_text,
+)
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.law_types import Amount, CountLaw, SizeLaw
 from p3s.model.partners.relation import Relation
@@ -41,9 +48,9 @@ class Notation(ABC):
     def work(self, law: WorkLaw) -> str:
         """Return a law of work."""
 
-    @abstractmethod
     def term(self, coefficient: float, expr: Expr, factor: str) -> str:
         """Return a term of the work of a segment."""
+        return self.shown(decimal(mul(num(Fraction(coefficient)), expr, *_FACTORS[factor])))
 
     @abstractmethod
     def total(self, terms: Sequence[str]) -> str:
@@ -144,12 +151,7 @@ class Text(Notation):
         return law.text()
 
     def term(self, coefficient: float, expr: Expr, factor: str) -> str:
-        shape = self.expression(expr)
-        shape = f"({shape})" if " + " in shape or " - " in shape else shape
-        shapes = [shape] * (shape != "1") + [_FACTORS.get(factor, "")] * bool(factor)
-        number = f"{coefficient:.4g}"
-        factors = [number, *shapes] if number != "1" or not shapes else shapes
-        return "*".join(factors).replace("*1/m", "/m")
+        return term_text(coefficient, mul(expr, *_FACTORS[factor]))
 
     def total(self, terms: Sequence[str]) -> str:
         return " + ".join(terms) or "0"
@@ -185,12 +187,6 @@ class Latex(Notation):
     def work(self, law: WorkLaw) -> str:
         return law.latex()
 
-    def term(self, coefficient: float, expr: Expr, factor: str) -> str:
-        part = _latex_number(coefficient)
-        if expr != num(1):
-            part += rf"\,\left({self.expression(expr)}\right)"
-        return part + {"here": r"\,b", "before": r"\,b_{0}", "once": "/m"}.get(factor, "")
-
     def total(self, terms: Sequence[str]) -> str:
         return " + ".join(terms) or "0"
 
@@ -224,26 +220,14 @@ class MathML(Notation):
     def work(self, law: WorkLaw) -> str:
         return law.mathml()
 
-    def term(self, coefficient: float, expr: Expr, factor: str) -> str:
-        import sympy
-
-        top, bottom = sympy.fraction(simplified(expr))
-        over = sympy_to_mathml(top)
-        over = symbolic.fenced(over) if top.is_Add else over
-        names = {"here": "<mi>b</mi>", "before": "<msub><mi>b</mi><mn>0</mn></msub>"}
-        message = [names[factor]] if factor in names else []
-        under = [] if bottom == 1 else [sympy_to_mathml(bottom)]
-        under += ["<mi>m</mi>"] if factor == "once" else []
-        return symbolic.fraction([symbolic.number(coefficient), over, *message], under)
-
     def total(self, terms: Sequence[str]) -> str:
         return symbolic.total(terms)
 
     def listed(self, parts: Sequence[str]) -> str:
-        return symbolic.listed(parts) if parts else ""
+        return symbolic.joined("<mo>,</mo>", parts) if parts else ""
 
     def modulo(self, to: str, extent: str) -> str:
-        return symbolic.row(symbolic.fenced(to), symbolic.MOD, extent)
+        return symbolic.row(f"<mrow><mo>(</mo>{to}<mo>)</mo></mrow>", _MOD, extent)
 
     def about(self, amount: str) -> str:
         return symbolic.row("<mo>≈</mo>", amount)
@@ -256,7 +240,8 @@ class MathML(Notation):
 
 
 TEXT, LATEX, MATHML = Text(), Latex(), MathML()
-_FACTORS = {"here": "b", "before": "b0", "once": "1/m"}
+_FACTORS = {"": [], "here": [sym("b")], "before": [sym("b0")], "once": [power(sym("m"), -1)]}
+_MOD = '<mo lspace="0.3em" rspace="0.3em">mod</mo>'
 
 
 @cache
@@ -270,32 +255,6 @@ def _frozen(expr: Any) -> Any:
 
 def _thawed(expr: Any) -> Any:
     return list(map(_thawed, expr)) if isinstance(expr, tuple) else expr
-
-
-def _latex_number(value: float) -> str:
-    mantissa, _, exponent = f"{value:.4g}".partition("e")
-    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
-
-
-def decimal(expr: list[Any], figures: int = 4) -> Any:
-    """Return an expression in sympy with decimal numbers of ``figures`` for its constants."""
-    import sympy
-
-    values: dict[str, Any] = {}
-
-    def named(part: Any) -> Any:
-        if not isinstance(part, list):
-            return part
-        if part[0] == "num" and (part[2] != 1 or abs(part[1]) >= 1000):
-            name = f"constant{len(values)}"
-            values[name] = sympy.Float(part[1], figures) / part[2]
-            return ["sym", name]
-        return [named(each) for each in part]
-
-    found = to_sympy(named(expr))
-    return found.xreplace(
-        {symbol: values[symbol.name] for symbol in found.free_symbols if symbol.name in values}
-    )
 
 
 def bytes_of(elements: list[Any], width: int) -> list[Any]:

@@ -9,8 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from p3s.laws.exact import value_at
 from p3s.laws.expr import BLOCK_KINDS, add, block, mul, num, power, sym
-from p3s.laws.symbolic import to_latex, to_sympy, to_text
+from p3s.laws.symbolic import (
+    equal,
+    first_difference,
+    from_sympy,
+    simplified,
+    sympy_to_text,
+    to_c,
+    to_latex,
+    to_python,
+    to_sympy,
+    to_text,
+)
+from p3s.laws.words import usual_text
 
 N, P0, C0 = sym("n"), sym("p0"), sym("c0")
 
@@ -105,3 +118,47 @@ def test_latex_reads_like_a_formula():
 def test_sympy_knows_that_counts_are_whole():
     assert to_sympy(["floor", N]) == to_sympy(N)
     assert np.isclose(float(to_sympy(["quot", num(7), num(2)])), 3)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.recursive(leaves, grow, max_leaves=4))
+def test_equations_come_back_from_sympy(expr):
+    env = {"n": 12, "p0": 4, "p1": 3, "c0": 1, "r": 5, "s": 2, "t": 3}
+    assert value_at(from_sympy(to_sympy(expr)), env) == value_at(expr, env)
+
+
+factors = st.one_of(
+    st.sampled_from(["n", "p0", "p1", "c0", "r", "s"]).map(sym),
+    st.tuples(st.sampled_from(["first", "last"]), st.integers(1, 2000)).map(
+        lambda b: block(b[0], b[1], P0, C0)
+    ),
+    st.just(["log2", N]),
+    st.tuples(st.sampled_from(["n", "p0"]), st.fractions(-2, 3, max_denominator=3)).map(
+        lambda p: power(sym(p[0]), p[1]) if p[1] else num(1)
+    ),
+)
+products = st.tuples(st.fractions(-5, 9, max_denominator=3), st.lists(factors, max_size=3)).map(
+    lambda p: mul(num(p[0]), *p[1])
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(products, st.integers(-9, 9))
+def test_usual_equations_have_the_text_that_sympy_gives_them(product, number):
+    for expr in (product, add(product, num(number))):
+        assert usual_text(expr) in (None, sympy_to_text(simplified(expr)))
+
+
+def test_sympy_decides_whether_equations_are_one_and_where_they_part():
+    square = add(power(N, 2), num(-1))
+    assert equal(mul(add(N, num(1)), add(N, num(-1))), square)
+    assert not equal(square, power(N, 2))
+    assert first_difference(["log2", N], ["ceil", ["log2", N]], 4) == 5
+    assert first_difference(power(N, 2), add(mul(num(3), N), num(-2))) == 3  # equal at 1 and 2
+    assert first_difference(["log2", power(N, 2)], mul(num(2), ["log2", N])) is None
+
+
+def test_code_of_equations():
+    expr = add(mul(num(3), N), ["ceil", ["log2", N]], ["exp2", ["floor", ["log2", N]]])
+    assert to_python(expr) == "2**math.floor(math.log2(n)) + 3*n + math.ceil(math.log2(n))"
+    assert to_c(expr) == "pow(2, floor(log2(n))) + 3*n + ceil(log2(n))"
