@@ -14,9 +14,6 @@ Number = float | None
 Z90 = 1.645
 #: Lower end, median and upper end of a 90 % interval, as shares of the draws.
 LOW_MEDIAN_HIGH = (0.05, 0.5, 0.95)
-#: What counts as nothing: of a gradient beside its column and the values, of a coefficient beside
-#: the largest.
-_NOTHING = 1e-14
 
 
 @dataclass(frozen=True)
@@ -72,54 +69,17 @@ def quantiles(
     return np.stack([np.interp(shares, at, column) for at, column in pairs], axis=1)
 
 
-def nonnegative(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the coefficients, none below 0, with the least sum of squares of x @ coef - y.
+def nonnegative(x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    """Return the coefficients, none below 0, with the least sum of squares of w * (x @ coef - y).
 
-    x: (samples, columns); y: (samples,). Columns that depend on others get 0. The active set method
-    of Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23, as
-    ``scipy.optimize.nnls``, which takes a quarter of a second to import. Raises ValueError where
-    something is no number.
+    Args: x: (samples, columns), of any sizes; y: (samples,); weight: (samples,), of each in the
+    squares' roots: 1/y for relative errors. Raises ValueError where something is no number.
     """
-    many = x.shape[1]
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("least squares: what is not a number cannot be fitted")
-    coef, used = np.zeros(many), np.zeros(many, dtype=bool)
-    least = _NOTHING * np.linalg.norm(x, axis=0) * np.linalg.norm(y)
-    for _ in range(3 * many):
-        slope = x.T @ (y - x @ coef)
-        better = np.flatnonzero(~used & (slope > least))
-        for k in better[np.argsort(-slope[better], kind="stable")].tolist():
-            used[k] = True
-            trial = _least_squares(x, y, used)
-            if trial[k] > 0:
-                break
-            used[k] = False  # depends on those that are used: better by rounding alone
-        else:
-            return coef
-        while (trial < 0).any():
-            falls = trial < 0
-            share = float(np.min(coef[falls] / (coef[falls] - trial[falls])))
-            coef = coef + share * (trial - coef)
-            used &= ~(falls & (coef <= _NOTHING * coef.max(initial=0.0)))
-            coef[~used] = 0.0
-            trial = _least_squares(x, y, used)
-        coef = trial
-    return coef
+    from scipy.optimize import nnls  # takes 0.3 s to import
 
-
-def _least_squares(x: np.ndarray, y: np.ndarray, used: np.ndarray) -> np.ndarray:
-    """Return the coefficients of the columns that are used, 0 for the others."""
-    coef = np.zeros(len(used))
-    coef[used] = np.linalg.lstsq(x[:, used], y, rcond=None)[0]
-    return coef
-
-
-def nonnegative_relative(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the coefficients, none below 0, with the least sum of squared relative errors.
-
-    x: (samples, columns); y: (samples,), above 0. Columns of any size count alike.
-    """
-    relative = x / y[:, None]
-    widths = np.linalg.norm(relative, axis=0)
-    widths[widths == 0] = 1.0
-    return np.asarray(nonnegative(relative / widths, np.ones(len(y))) / widths)
+    w = np.ones(len(y)) if weight is None else weight
+    rows, size = x * w[:, None], float(np.linalg.norm(y * w)) or 1.0
+    scale = np.linalg.norm(rows, axis=0)
+    scale[scale == 0] = 1.0
+    found, _ = nnls(rows / scale, y * w / size, maxiter=100 * max(x.shape[1], 1))
+    return np.asarray(found * size / scale, dtype=np.float64)

@@ -275,10 +275,10 @@ def _line(nbytes: Sequence[float], ns: Sequence[float]) -> tuple[float, float, f
     """Return constant, slope (neither negative) and largest relative misfit of a line."""
     import numpy as np
 
-    from p3s.laws.statistics import nonnegative_relative
+    from p3s.laws.statistics import nonnegative
 
     times = np.array(ns, dtype=float)
     matrix = np.column_stack([np.ones(len(times)), np.array(nbytes, dtype=float)])
-    constant, slope = nonnegative_relative(matrix, times)
+    constant, slope = nonnegative(matrix, times, 1.0 / times)
     misfit = np.abs(matrix @ (constant, slope) / times - 1).max()
     return float(constant), float(slope), float(misfit)

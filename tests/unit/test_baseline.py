@@ -9,6 +9,7 @@ from scipy.optimize import lsq_linear
 from benchmarks.regression import explicit
 from benchmarks.regression.screening import best, screen
 from p3s.base.errors import P3SError, UsageError
+from p3s.laws.statistics import nonnegative
 from p3s.methods.baseline import threeterm
 from p3s.methods.baseline.commands.options import by_rule
 from p3s.methods.baseline.families import FAMILIES, Data, fit, text_of, weights_of
@@ -109,7 +110,7 @@ def test_times_that_cannot_be_fitted(times: dict, word: str) -> None:
 def test_exact_times_give_the_coefficients(kind: str) -> None:
     seconds = threeterm.value(ABC, Q)
     w = weights_of(kind, seconds)
-    one = threeterm.by_nnls(Q, seconds, w)
+    one = nonnegative(threeterm.design(Q), seconds, w)
     np.testing.assert_allclose(one, ABC, rtol=1e-6)
     np.testing.assert_allclose(
         threeterm.value(one, TARGETS), threeterm.value(ABC, TARGETS), rtol=1e-9
@@ -129,14 +130,14 @@ def test_another_solver_agrees_on_noisy_times_with_and_without_terms_at_zero(see
         columns = threeterm.design(Q) * w[:, None]
         scale = np.linalg.norm(columns, axis=0)
         other = lsq_linear(columns / scale, seconds * w, (0, np.inf), tol=1e-14).x / scale
-        one = threeterm.value(threeterm.by_nnls(Q, seconds, w), Q)
+        one = threeterm.value(nonnegative(threeterm.design(Q), seconds, w), Q)
         assert np.max(np.abs(one - threeterm.value(other, Q)) / seconds) < 1e-6
 
 
 def test_no_coefficient_is_negative_and_the_fit_is_the_best_of_those() -> None:
     seconds = threeterm.value(np.array([-1e-3, 900.0, 12.0]), Q)
     ones = np.ones_like(Q)
-    found = threeterm.by_nnls(Q, seconds, ones)
+    found = nonnegative(threeterm.design(Q), seconds, ones)
     assert found[0] == 0.0 and (found >= 0).all()
     least = np.sum((threeterm.value(found, Q) - seconds) ** 2)
     grid = np.array(
@@ -167,7 +168,7 @@ def test_relative_weights_halve_the_error_at_large_counts() -> None:
         errors = []
         for seed in range(200):
             seconds = noisy(threeterm.value(truth, Q), 0.02, seed)
-            found = threeterm.by_nnls(Q, seconds, weights_of(kind, seconds))
+            found = nonnegative(threeterm.design(Q), seconds, weights_of(kind, seconds))
             errors.append(abs(threeterm.value(found, far)[0] / true - 1))
         median[kind] = np.median(errors)
     assert median["relative"] <= 0.7 * median["absolute"]

@@ -1,41 +1,13 @@
-"""Least squares without negative coefficients, and other small pieces, beside those of scipy."""
+"""Small pieces of numerics beside those of scipy."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from scipy.interpolate import PchipInterpolator
-from scipy.optimize import nnls
 
-from p3s.laws.statistics import nonnegative
 from p3s.model.sizes import cover
 from p3s.model.work.balance import _shares
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_no_sum_of_squares_is_smaller(seed: int) -> None:
-    """As small as scipy's, also where columns depend on others or one value is met exactly."""
-    random = np.random.default_rng(seed)
-    for turn in range(300):
-        m, k = int(random.integers(1, 20)), int(random.integers(1, 8))
-        x = random.standard_normal((m, k)) * 10.0 ** random.integers(-3, 3, k)
-        if turn % 3:
-            x = np.abs(x)
-        if turn % 4 == 0 and k > 2:
-            x[:, 2] = x[:, 0] + x[:, 1]
-        if turn % 5 == 0 and k > 1:
-            x[:, 1] = x[:, 0]
-        exact = x @ np.maximum(random.standard_normal(k), 0.0)
-        y = exact if turn % 2 else random.standard_normal(m)
-        found = nonnegative(x, y)
-        assert (found >= 0).all()
-        best = np.linalg.norm(x @ nnls(x, y)[0] - y)
-        assert np.linalg.norm(x @ found - y) <= best + 1e-9 * np.linalg.norm(y)
-
-
-def test_what_is_no_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="not a number"):
-        nonnegative(np.array([[1.0], [np.nan]]), np.ones(2))
 
 
 def test_shares_between_borders_are_those_of_a_monotone_cubic() -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
+from p3s.laws.statistics import nonnegative
 from p3s.methods.baseline import regression, threeterm
 from p3s.methods.baseline.times import REDUCTIONS, Point, Series
 
@@ -141,7 +142,7 @@ def family_of(name: str) -> Family:
 
 
 def _three_term(q: Floats, t: Floats, _x: Floats, w: Floats, _names: Sequence[str]) -> Parameters:
-    a, b, c = threeterm.by_nnls(q, t, w).tolist()
+    a, b, c = nonnegative(threeterm.design(q), t, w).tolist()
     return {"a": a, "b": b, "c": c, "n_params": 3}
 
 
@@ -151,7 +152,7 @@ def _three_term_value(p: Mapping[str, Any], q: Floats, _x: Floats) -> Floats:
 
 def _amdahl(q: Floats, t: Floats, _x: Floats, w: Floats, _names: Sequence[str]) -> Parameters:
     columns = np.column_stack([np.ones_like(q), 1.0 / q])
-    serial, parallel = threeterm.nonnegative(columns, t, w).tolist()
+    serial, parallel = nonnegative(columns, t, w).tolist()
     return {"serial": serial, "parallel": parallel, "n_params": 2}
 
 

@@ -18,23 +18,6 @@ def design(q: Floats) -> Floats:
     return np.column_stack([q, 1.0 / q, 1.0 / np.sqrt(q)])
 
 
-def by_nnls(q: Floats, seconds: Floats, weights: Floats) -> Floats:
-    """Return a, b, c >= 0 of least weighted squares, by a non-negative least squares solver."""
-    return nonnegative(design(q), seconds, weights)
-
-
-def nonnegative(columns: Floats, seconds: Floats, weights: Floats) -> Floats:
-    """Return non-negative coefficients of least weighted squares; columns are scaled before."""
-    from scipy.optimize import nnls
-
-    rows = columns * weights[:, None]
-    scale = np.linalg.norm(rows, axis=0)
-    scale[scale == 0] = 1.0
-    size = float(np.linalg.norm(seconds * weights)) or 1.0
-    found, _ = nnls(rows / scale, seconds * weights / size)
-    return np.asarray(found * size / scale, dtype=np.float64)
-
-
 def value(abc: Floats, q: Floats) -> Floats:
     """Return T(q) in seconds."""
     return np.asarray(design(q) @ abc)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.base.arrays import Floats
+from p3s.laws.statistics import nonnegative
 
 #: A product of features; of none it is 1.
 Product = tuple[str, ...]
@@ -39,10 +40,5 @@ def fit_nonnegative(products: Sequence[Product], columns: Columns, seconds: Floa
 
     It grows with what it is of, so that it may be followed beyond the rows it was fitted to.
     """
-    from scipy.optimize import nnls
-
-    x = design(products, columns) / seconds[:, None]
-    size = np.linalg.norm(x, axis=0)
-    size[size == 0] = 1.0
-    found = nnls(x / size, np.ones(len(seconds)), maxiter=100 * len(size))[0] / size
+    found = nonnegative(design(products, columns), seconds, 1.0 / seconds)
     return Line(tuple(products), tuple(map(float, found)))

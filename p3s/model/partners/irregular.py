@@ -136,10 +136,8 @@ def fit_total(
 
 
 def _solve(columns: np.ndarray, y: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    scale = np.sqrt(np.maximum(y, 1e-300))  # the more are counted, the surer their share
-    scaled = columns / scale[:, None]
-    norm = np.maximum(np.linalg.norm(scaled, axis=0), 1e-300)
-    return np.asarray(nonnegative((scaled / norm)[keep], (y / scale)[keep]) / norm)
+    weight = 1.0 / np.sqrt(np.maximum(y, 1e-300))  # the more are counted, the surer their share
+    return nonnegative(columns[keep], y[keep], weight[keep])
 
 
 def _falls(terms: Sequence[tuple[str, int]], coef: np.ndarray, dims: int, top: int) -> bool:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym, symbols_of
-from p3s.laws.symbolic import to_text
 from p3s.model.work.sparse import GROWING, RARE
 
 #: Extents of one dimension that are tried, most used first.
@@ -48,13 +47,6 @@ class Feature:
             and symbols_of(self.expr) <= _COUNTS
             and self.expr[0] != "num"
         )
-
-    def text(self) -> str:
-        """Return the feature as text; m: bytes of the message, k: how often the segment occurs."""
-        name = {NONE: "", HERE: "m", BEFORE: "m_before", ONCE: "1/k"}[self.message]
-        if name and self.expr == num(1):
-            return name
-        return f"{name}*({to_text(self.expr)})" if name else to_text(self.expr)
 
 
 def feature_values(
