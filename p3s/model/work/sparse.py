@@ -64,8 +64,6 @@ class _Grams:
             len(np.unique(np.round(y[n == c] / mean, 9)))
             for c, mean in zip(self.counts, means, strict=True)
         )
-        #: What equal ranks differ by, in units of the errors of sets: less is no evidence.
-        self.noise = _noise(x, y, n)
         parts = []
         self.rows: list[tuple[np.ndarray, np.ndarray]] = []
         for c, mean in zip(self.counts, means, strict=True):
@@ -228,7 +226,7 @@ def _fitted(
         grows = (price[sets] >= GROWING).any(axis=1)
         errors[grows & falling[sets].any(axis=1)] = np.inf
         errors[(grows | (price[sets] >= RARE).any(axis=1)) & (errors > _UNSURE)] = np.inf
-        keys = (np.hypot(errors, grams.noise) + _EXACT) * (1 + _PRICE * price[sets].sum(axis=1))
+        keys = (errors + _EXACT) * (1 + _PRICE * price[sets].sum(axis=1))
         order = np.lexsort((*sets.T[::-1], keys))
         order = order[np.isfinite(errors[order])]
         scored = [
@@ -317,24 +315,6 @@ def _exact_nest(grams: _Grams, nest: Sequence[int], columns: Sequence[int]) -> F
             terms = [used[i] for i in kept]
             return Fit(tuple(terms), tuple((coef[kept] / grams.scale[terms]).tolist()), miss(coef))
     return None
-
-
-def _noise(x: np.ndarray, y: np.ndarray, n: np.ndarray) -> float:
-    """Return the error of a perfect law: by how much ranks differ that have the same columns.
-
-    x: (samples, columns), y: (samples,), n: count of each; relative, 0 where no ranks are equal.
-    """
-    square, free, ranks = 0.0, 0, []
-    for c in np.unique(n):
-        mine = n == c
-        kinds, which = np.unique(x[mine], axis=0, return_inverse=True)
-        there, which = y[mine] / max(float(y[mine].mean()), 1e-300), which.ravel()
-        mean = np.bincount(which, there) / np.bincount(which)
-        square += float(((there - mean[which]) ** 2).sum())
-        free += len(there) - len(kinds)
-        ranks.append(len(there))
-    share = _SPREAD + (1 - _SPREAD) * float(np.mean(1.0 / np.array(ranks)))
-    return float(np.sqrt(square / free * share)) if free else 0.0
 
 
 def _different(x: np.ndarray) -> int:
