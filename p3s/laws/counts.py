@@ -29,11 +29,11 @@ from p3s.laws.exact import (
     Envs,
     Settings,
     Shape,
+    Symbols,
     basis,
     bits_of,
     exact_value,
     parameter_basis,
-    value_at,
 )
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
 from p3s.laws.worklaws import WorkLaw as WorkLaw
@@ -303,26 +303,23 @@ def rivals_of(
     then those that differ at others only.
     """
     top = max(envs, key=lambda e: e["n"])
-    same, other = _factors([e["n"] for e in envs])
-    formal: list[Expr] = []
-    elsewhere: list[Expr] = []
-    for c in found[1:]:
-        if c.bits - found[0].bits > RIVAL_BITS:
-            break
-        if any(_differ(found[0].expr, c.expr, _larger(top, f)) for f in same):
-            formal.append(c.expr)
-        elif any(_differ(found[0].expr, c.expr, _larger(top, f)) for f in other):
-            elsewhere.append(c.expr)
-    return formal, elsewhere
-
-
-def _factors(ns: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return factors that lead to larger counts of the same form as ``ns``, and others."""
+    ns = [e["n"] for e in envs]
+    same: tuple[int, ...] = (2, 3, 4, RIVALS_AT)
+    other: tuple[int, ...] = ()
     if all(n & (n - 1) == 0 for n in ns):
-        return (2, 4, RIVALS_AT), (3,)
-    if all(math.isqrt(n) ** 2 == n for n in ns):
-        return (4, 9, RIVALS_AT), (2, 3)
-    return (2, 3, 4, RIVALS_AT), ()
+        same, other = (2, 4, RIVALS_AT), (3,)
+    elif all(math.isqrt(n) ** 2 == n for n in ns):
+        same, other = (4, 9, RIVALS_AT), (2, 3)
+    formal = _apart(found, [_larger(top, factor) for factor in same])
+    elsewhere = _apart(found, [_larger(top, factor) for factor in other])
+    return formal, [expr for expr in elsewhere if expr not in formal]
+
+
+def parameter_rivals(found: Sequence[Candidate], settings: Settings) -> list[Expr]:
+    """Return laws about as short as the first that differ from it at larger parameters."""
+    top = {name: max(s[name] for s in settings) for name in settings[0]}
+    there = [{name: v * factor for name, v in top.items()} for factor in (2, 4)]
+    return _apart(found, there)[:MOST_RIVALS]
 
 
 def _larger(top: Mapping[str, int], factor: int) -> dict[str, int]:
@@ -331,26 +328,14 @@ def _larger(top: Mapping[str, int], factor: int) -> dict[str, int]:
     return {k: v * factor if k in ("n", last) else v for k, v in top.items()}
 
 
-def _differ(a: Expr, b: Expr, env: dict[str, int]) -> bool:
-    x, y = float(evaluate(a, env)), float(evaluate(b, env))
+def _apart(found: Sequence[Candidate], there: Envs) -> list[Expr]:
+    """Return the laws within RIVAL_BITS of the first that differ from it somewhere."""
+    near = [c for c in found[1:] if c.bits - found[0].bits <= RIVAL_BITS]
+    return [c.expr for c in near if any(_differ(found[0].expr, c.expr, env) for env in there)]
+
+
+def _differ(a: Expr, b: Expr, env: Symbols) -> bool:
+    x, y = (float(evaluate(e, {k: float(v) for k, v in env.items()})) for e in (a, b))
     if not (math.isfinite(x) and math.isfinite(y)):
         return math.isfinite(x) or math.isfinite(y)  # one of them has no value there
     return abs(x - y) > 1e-9 * max(1.0, abs(x))
-
-
-def parameter_rivals(found: Sequence[Candidate], settings: Settings) -> list[Expr]:
-    """Return laws about as short as the first that differ from it at larger parameters."""
-    best = found[0]
-    return [
-        c.expr
-        for c in found[1:]
-        if c.bits - best.bits <= RIVAL_BITS
-        and any(_apart(best.expr, c.expr, settings, factor) for factor in (2, 4))
-    ][:MOST_RIVALS]
-
-
-def _apart(a: Expr, b: Expr, settings: Settings, factor: int) -> bool:
-    """Tell whether two laws differ where all parameters are ``factor`` times the largest ones."""
-    at = {name: max(s[name] for s in settings) * factor for name in settings[0]}
-    x, y = value_at(a, at), value_at(b, at)
-    return x is not None and y is not None and x != y

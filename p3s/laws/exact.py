@@ -315,41 +315,33 @@ class Basis:
 
     def near(self, size: int, values: np.ndarray) -> list[tuple[int, ...]]:
         """Return the sets of ``size`` shapes that give all values as far as float64 can tell."""
+        if size not in self._residuals:
+            self._residuals[size] = self._solved(size)
         sets, left = self._residuals[size]
-        off = np.abs(left @ values)
-        close = np.all(off <= CLOSE * np.abs(values).max(), axis=1)
+        close = np.all(np.abs(left @ values) <= CLOSE * np.abs(values).max(), axis=1)
         return [tuple(one) for one in sets[close].tolist()]
 
     @cached_property
-    def _residuals(self) -> _Residuals:
-        return _Residuals(self)
+    def _residuals(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        return {}
 
-
-class _Residuals(dict[int, tuple[np.ndarray, np.ndarray]]):
-    """Per number of terms: sets of shapes, and what turns values into what such a sum leaves."""
-
-    def __init__(self, basis: Basis) -> None:
-        super().__init__()
-        self.basis = basis
-
-    def __missing__(self, size: int) -> tuple[np.ndarray, np.ndarray]:
-        b = self.basis
-        one = len(b.shapes) - 1
-        smooth = [i for i in range(one) if not _operators(b.shapes[i].expr) & ROUNDING]
-        few = [*sorted(smooth, key=lambda i: b.shapes[i].bits)[:FEW], one]
-        some = [(i,) for i in range(one)]
-        if size == 2:
-            some = [(i, one) for i in range(one) if not b.shapes[i].factors]
+    def _solved(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return sets of shapes (sets, size) and what turns values into what each sum leaves."""
+        one = len(self.shapes) - 1
+        smooth = [i for i in range(one) if not _operators(self.shapes[i].expr) & ROUNDING]
+        few = [*sorted(smooth, key=lambda i: self.shapes[i].bits)[:FEW], one]
+        some: list[tuple[int, ...]] = [(i,) for i in range(one)]
         if size > 1:
-            some = list(dict.fromkeys([*some * (size == 2), *combinations(few, size)]))
+            some = [(i, one) for i in range(one) if not self.shapes[i].factors and size == 2]
+            some = list(dict.fromkeys([*some, *combinations(few, size)]))
         sets = np.array(some, dtype=np.int64).reshape(-1, size)
-        x = b.values[sets].transpose(0, 2, 1)
+        x = self.values[sets].transpose(0, 2, 1)
+        if x.shape[1] < size:
+            return sets[:0], np.zeros((0, x.shape[1], x.shape[1]))
         x = x / np.maximum(np.abs(x).max(axis=1, keepdims=True), 1e-300)
         u, s, _ = np.linalg.svd(x, full_matrices=False)
-        sure = s[:, -1] > CLOSE if x.shape[1] >= size else np.zeros(len(sets), dtype=bool)
-        u = u[sure]
-        self[size] = sets[sure], np.eye(x.shape[1]) - u @ u.transpose(0, 2, 1)
-        return self[size]
+        sure = s[:, -1] > CLOSE
+        return sets[sure], np.eye(x.shape[1]) - u[sure] @ u[sure].transpose(0, 2, 1)
 
 
 def basis(envs: Envs, ndims: int) -> Basis:

@@ -85,6 +85,19 @@ class Found:
             raise P3SError(f"law: no law of work in n: {self.reason or 'it is an equation'}")
         return self.work
 
+    @property
+    def equation(self) -> Expr:
+        """The law as an expression, whatever its kind; sympy's by symbolic.to_sympy."""
+        return self.expr or (self.powers or self.fit).expr
+
+    def decided_at(self, above: int) -> int | None:
+        """Return the count beyond ``above`` by which each rival has differed from the law.
+
+        None without rivals, or where one is the law at every count that is tried.
+        """
+        apart = [symbolic.first_difference(self.equation, r, above) for r in self.rivals]
+        return max((n for n in apart if n is not None), default=None) if all(apart) else None
+
     def value(self, n: At) -> float:
         """Return the value at ``n`` processes (or at symbols n, p0, ...); never negative."""
         if self.verdict == REFUSED:

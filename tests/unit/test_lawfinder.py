@@ -161,6 +161,7 @@ def test_rivals_that_differ_further_on_are_kept():
     assert found.verdict == EXACT and "another form" in found.reason
     assert found.value(64) == 6
     assert found.interval(64) == (6, 6) and found.interval(100) == (6, 7)
+    assert found.decided_at(16) == 17
     two = find_law({2: 1, 4: 2})  # log2(n), or half of the bits
     assert two.verdict == AMBIGUOUS and two.interval(8) == (2, 3)
 
