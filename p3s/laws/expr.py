@@ -18,14 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from p3s.base.errors import P3SError
-
-if TYPE_CHECKING:
-    pass
 
 Expr = list[Any]
 Env = Mapping[str, Any]

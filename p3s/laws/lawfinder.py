@@ -8,7 +8,7 @@
     found.verdict       'exact'
 
 Exact laws are looked for first (counts.py), in integers and fractions; only then a sum of terms
-with real coefficients that are not negative: in n by worklaws.py, in parameters by powers.py.
+with real coefficients that are not negative, in n or in parameters (worklaws.py).
 """
 
 from __future__ import annotations

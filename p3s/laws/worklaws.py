@@ -128,13 +128,16 @@ class WorkLaw:
 
     def latex(self) -> str:
         """Return the law as LaTeX for math mode."""
-        parts = [symbolic.decimal(mul(num(Fraction(c)), shape)) for c, shape in self._shapes]
-        return " + ".join(map(symbolic.sympy_to_latex, parts)) or "0"
+        return " + ".join(map(symbolic.sympy_to_latex, self._decimals)) or "0"
 
     def mathml(self) -> str:
         """Return the law as presentation MathML without the <math> around it."""
-        parts = [symbolic.decimal(mul(num(Fraction(c)), shape)) for c, shape in self._shapes]
-        return symbolic.total(list(map(symbolic.sympy_to_mathml, parts)))
+        return symbolic.total(list(map(symbolic.sympy_to_mathml, self._decimals)))
+
+    @property
+    def _decimals(self) -> list[Any]:
+        """The terms in sympy, in their order, with four figures."""
+        return [symbolic.decimal(mul(num(Fraction(c)), shape)) for c, shape in self._shapes]
 
 
 def fit_work(
