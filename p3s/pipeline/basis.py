@@ -97,7 +97,7 @@ def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Reque
 
 def _check_placement(request: Request, path: Path, placed: RankMap) -> None:
     """Raise P3SError for hosts that there are not, and more ranks on one than it has room for."""
-    from p3s.machine.topology.read import named, node_numbers, read_fabric
+    from p3s.machine.topology.read import named, read_fabric
 
     hosts = request.settings.hosts
     unknown = [name for name in placed.names if hosts and name not in hosts]
@@ -111,7 +111,7 @@ def _check_placement(request: Request, path: Path, placed: RankMap) -> None:
         )
     if request.topology:
         fabric = read_fabric(request.topology, max(placed.nodes, len(hosts)))
-        node_numbers(named(fabric, hosts), placed.names)
+        named(fabric, hosts).numbers(placed.names)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from made_predictions import made_prediction
 
 from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, RunFailed
+from p3s.base.records import Traces, signature_path
 from p3s.base.study import SCHEMA_VERSION, Study, write_json
 from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.model.stage import as_file
@@ -128,11 +129,10 @@ class Stages:
             },
         )
 
-    def characterize(self, study_dir: Path, np: int) -> types.SimpleNamespace:
+    def characterize(self, traces: Traces, np: int) -> types.SimpleNamespace:
         self.calls.append(("characterize", np))
         write_json(
-            Study(study_dir).signature_path(np),
-            {"schema": "p3s.signature", "schema_version": VERSION},
+            signature_path(traces.root, np), {"schema": "p3s.signature", "schema_version": VERSION}
         )
         return types.SimpleNamespace(
             events=100 * np, phases=[1, 2], sites={}, not_modelled=(), tracing={}, buffers={}

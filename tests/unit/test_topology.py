@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import About, Fabric
-from p3s.machine.topology.read import node_numbers, read_fabric
+from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.switches import read_topology
 from p3s.machine.topology.trees import Tree, links_between
 
@@ -252,9 +252,9 @@ def test_json_says_what_short_descriptions_say(tmp_path: Path) -> None:
     assert (one.ends == two.ends).all() and (one.rate == two.rate).all()
     assert one.about.extra == two.about.extra and one.about.extra.ns == (2000.0,)
     assert one.about.fair and not two.about.fair
-    assert node_numbers(two, ["n63", "n00.cluster.org", "", "+n5"]).tolist() == [63, 0, 2, 5]
+    assert two.numbers(["n63", "n00.cluster.org", "", "+n5"]).tolist() == [63, 0, 2, 5]
     with pytest.raises(P3SError, match="does not name node x"):
-        node_numbers(two, ["x"])
+        two.numbers(["x"])
 
 
 def test_speeds_by_level(tmp_path: Path) -> None:

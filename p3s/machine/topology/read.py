@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from p3s.base.arrays import Ints
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.schemas import first_problem, load_schema
@@ -251,8 +250,3 @@ def named(fabric: Fabric, hosts: Sequence[str]) -> Fabric:
     if not isinstance(fabric, FatTree | Torus | Dragonfly):
         return fabric
     return replace(fabric, about=replace(fabric.about, hosts=tuple(hosts)))
-
-
-def node_numbers(fabric: Fabric, names: Sequence[str]) -> Ints:
-    """Return which node of the network each node of a run is: as Fabric.numbers."""
-    return fabric.numbers(names)

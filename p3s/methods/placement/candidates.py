@@ -17,7 +17,6 @@ from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric, Level
-from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.allocation import Allocation, put
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
 
@@ -282,7 +281,7 @@ def _node_orders(where: Allocation, fabric: Fabric | None) -> list[Order]:
     if not isinstance(fabric, Torus) or len(fabric.dims) < 2:
         return found
     place = np.full(fabric.nodes, -1, dtype=np.int64)
-    place[node_numbers(fabric, where.hosts)] = np.arange(where.nodes)
+    place[fabric.numbers(where.hosts)] = np.arange(where.nodes)
     dims = fabric.dims[::-1]  # its nodes are numbered with the first dimension fastest
     orders = [Order(name, curve(dims)) for name, curve in _CURVES.items()]
     for axis in range(len(dims) - 1):
@@ -300,7 +299,7 @@ def _nodes_of_switch(where: Allocation, fabric: Fabric | None) -> int:
     levels: tuple[Level, ...] = () if fabric is None else fabric.levels()
     if not levels or fabric is None:
         return 0
-    of = levels[0].of[node_numbers(fabric, where.hosts)]
+    of = levels[0].of[fabric.numbers(where.hosts)]
     sizes = np.unique(np.unique(of, return_counts=True)[1])
     return int(sizes[0]) if len(sizes) == 1 else 0
 

@@ -16,7 +16,6 @@ import numpy as np
 from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.direct import Dragonfly
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.features import Hierarchy, class_a, class_b, class_c
 from p3s.methods.placement.learned import Learned, load
 from p3s.methods.placement.links import link_features, paths
@@ -47,7 +46,7 @@ def row_of(phase: Phase, fabric: Fabric, network: Network | None = None) -> dict
 
 def hierarchy_of(fabric: Fabric, placed: RankMap) -> Hierarchy:
     """Return the levels of a network that a placement's nodes are in."""
-    node = node_numbers(fabric, placed.names)
+    node = fabric.numbers(placed.names)
     levels = tuple(level.at(node) for level in fabric.levels())
     return Hierarchy(levels, pairs=isinstance(fabric, Dragonfly) and bool(levels))
 

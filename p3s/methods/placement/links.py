@@ -15,7 +15,6 @@ import numpy as np
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.features import check_ranks
 from p3s.methods.placement.phases import Traffic, sums
 from p3s.program.mapping import RankMap
@@ -71,7 +70,7 @@ def paths(traffic: Traffic, placed: RankMap, fabric: Fabric) -> Paths:
     P3SError for a node that the network does not have, or a placement of other ranks.
     """
     check_ranks(traffic, placed)
-    at = node_numbers(fabric, placed.names)[placed.node_of]
+    at = fabric.numbers(placed.names)[placed.node_of]
     key = at[traffic.source] * fabric.nodes + at[traffic.dest]
     pairs, place = np.unique(key, return_inverse=True)
     place = place.ravel()

@@ -17,7 +17,6 @@ from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.read import node_numbers
 from p3s.methods.placement.allocation import Allocation
 from p3s.methods.placement.phases import Traffic, sums
 from p3s.program.mapping import RankMap, rank_map
@@ -136,7 +135,7 @@ def bisected(
         np.concatenate([second, first]),
         np.tile(traffic.volume[apart] + traffic.messages[apart], 2).astype(np.float64),
     )
-    at = node_numbers(fabric, where.hosts)
+    at = fabric.numbers(where.hosts)
     arranged = arranged and 1 < where.nodes <= MOST_NODES
     apart = distances_of(fabric, at) if arranged else None
     node_of = _halved(whole, _Job(where, fabric, at, seed), apart)

@@ -290,9 +290,8 @@ def wired(told: str, mapping: RankMap, hosts: Sequence[str] = ()) -> Wired:
 
 def wired_on(fabric: Fabric, mapping: RankMap) -> Wired:
     """Return a network with the nodes of a run on it. Errors: P3SError for hosts it has not."""
-    from p3s.machine.topology.read import node_numbers
 
-    told, node = fabric.about.source, node_numbers(fabric, mapping.names)
+    told, node = fabric.about.source, fabric.numbers(mapping.names)
     if len(set(node.tolist())) < len(node):
         raise P3SError(f"{told}: two nodes of the run are one of the network; correct the hosts")
     size = len(node)
@@ -329,12 +328,11 @@ def _payload(network: Network, there: Wired) -> float:
 
 def _measured_at(there: Wired, hosts: Collection[str]) -> int:
     """Return how far two hosts are apart; the least distance where the network has them not."""
-    from p3s.machine.topology.read import node_numbers
 
     known = set(there.fabric.about.hosts)
     pair = sorted(set(hosts))
     if len(pair) > 1 and known.issuperset(pair):
-        numbers = node_numbers(there.fabric, pair[:2])
+        numbers = there.fabric.numbers(pair[:2])
         return int(there.fabric.distances(numbers[:1], numbers[1:2])[0])
     return _least(there)
 

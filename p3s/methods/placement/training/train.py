@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.read import node_numbers, read_fabric
+from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.costs import SIMULATED, network_id
 from p3s.methods.placement.features import CLASS_A
@@ -252,7 +252,7 @@ def _topology(path: Path | None) -> str:
 def _nodes(fabric: Fabric, hosts: Sequence[str]) -> np.ndarray:
     """Return which node of the network each host is; in order where it names none."""
     names = hosts if fabric.about.hosts else [""] * len(hosts)
-    nodes = node_numbers(fabric, names)
+    nodes = fabric.numbers(names)
     if len(set(nodes.tolist())) < len(nodes):
         raise P3SError(f"{fabric.about.source}: two of the hosts are one of its nodes")
     return nodes
