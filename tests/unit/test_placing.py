@@ -102,7 +102,7 @@ def test_the_first_is_the_fastest_of_those_that_are_simulated(tmp_path: Path) ->
     assert times == sorted(times) and 5 <= len(times) <= 7
     assert {"block", "cyclic"} <= {one.name for one in found.timed}
     assert len(found.ranked) >= 20 and not any(one.node_of for one in found.ranked[len(times) :])
-    save(made.study, found)
+    save(made.study.root, found)
     assert PLACEMENTS.read(path_of(made.study.root, 16)) == found
     assert render(found).startswith("16 processes on 4 nodes with room for 4 each, fat tree")
 

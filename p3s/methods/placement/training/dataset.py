@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.artefacts import write_json
-from p3s.base.errors import P3SError
+from p3s.base.errors import Damaged, P3SError
 from p3s.base.serialise import (
     MOST_PROCESSES,
     Natural,
@@ -53,6 +53,7 @@ _OTHER = {
 }
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,14 @@ PROBES = Published("p3s.probes", 1, ProbeFile, again=_AGAIN)
 EXECUTION = Published("p3s.execution", 1, ExecutionFile, again=_AGAIN)
 
 
+def _read(form: Published[T], path: Path) -> T:
+    """Return what a file holds; Damaged says what to do."""
+    try:
+        return form.read(path)
+    except Damaged as err:
+        raise Damaged(str(err) if _AGAIN in str(err) else f"{err}; {_AGAIN}") from err
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Measured phases: probes, and random pairs with their features, row by row.
@@ -166,7 +175,7 @@ def measured(
         if not path.exists():
             say(f"execution {execution.number + 1} of {len(made)}")
             _measure(path, execution, told, fabric, machine)
-    return _joined(known, [EXECUTION.read(_path(directory, each.number)) for each in made])
+    return _joined(known, [_read(EXECUTION, _path(directory, each.number)) for each in made])
 
 
 def _claim(directory: Path, told: Told) -> None:
@@ -226,7 +235,7 @@ def _probe(
         seconds = _run(path, Job(tuple(hosts.tolist()), made, machine.repeats), machine)
         rows = tuple(ProbeRow(**asdict(p), seconds=seconds[k]) for k, p in enumerate(wanted))
         write_json(path, PROBES.data(ProbeFile(rows)))
-    found = PROBES.read(path).probes
+    found = _read(PROBES, path).probes
     return {Probe(row.distance, row.nbytes, row.number): row.seconds for row in found}
 
 
