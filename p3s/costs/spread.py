@@ -99,6 +99,10 @@ class Distribution:
         result[far] += self.tail * np.maximum(beyond, 0.0)
         return result
 
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
+        """Return draws from a distribution with mean one."""
+        return self.quantile(rng.random(size))
+
     def expected_largest(self, n: int) -> float:
         """Return the mean of the largest of ``n`` independent draws."""
         # the largest is below q(p) with probability p**n; the grid is fine where p is close to 1
