@@ -39,6 +39,14 @@ def alone_with_mpi() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the compiled examples; other programs may be put beside them."""
+    from tracer_helpers import make_examples
+
+    return make_examples(tmp_path_factory.mktemp("examples"))
+
+
+@pytest.fixture(scope="session")
 def named(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return what gives a study by its name (helpers/named_studies.py), made once, to be read."""
     from named_studies import STUDIES

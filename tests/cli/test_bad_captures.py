@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -381,6 +382,21 @@ def test_every_command_says_what_is_wrong(
     assert command("model", study)[0] == 1  # of one count there is no model
 
 
+@pytest.fixture(scope="module")
+def three_counts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of good runs at 2, 4 and 8, with signatures."""
+    root = tmp_path_factory.mktemp("three") / "study"
+    study = Study.create(root, ["mpiexec", "-n", "{np}", "./app"])
+    for np in (2, 4, 8):
+        target = study.runs_dir(np)
+        target.mkdir(parents=True)
+        good(target, np)
+        put_run_json(target, np)
+    study.update()
+    command("phases", str(root))
+    return root
+
+
 def test_as_many_ranks_as_there_may_be(tmp_path: Path) -> None:
     Program(65_535, 65_536).save(tmp_path)
     assert read_header(tmp_path / "rank-065535.p3t").rank == 65_535
@@ -392,14 +408,11 @@ def test_as_many_ranks_as_there_may_be(tmp_path: Path) -> None:
     ids=lambda c: names[c],
     indirect=True,
 )
-def test_odd_counts_do_not_spoil_a_study(captured: Path, tmp_path: Path) -> None:
+def test_odd_counts_do_not_spoil_a_study(
+    captured: Path, three_counts: Path, tmp_path: Path
+) -> None:
     """Three good counts and an odd repeat of one: the phases are still found."""
-    study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
-    for np in (2, 4, 8):
-        target = study.runs_dir(np)
-        target.mkdir(parents=True)
-        good(target, np)
-        put_run_json(target, np)
+    study = Study.open(shutil.copytree(three_counts, tmp_path / "study"))
     size = json.loads((captured / "run.json").read_text())["np"]
     odd = study.runs_dir(size, 1)
     os.rename(captured, odd)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import struct
-import zlib
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ from commands import cli
 from old_studies import AT, names, recorded, said_of, unpack
 
 from p3s.base.artefacts import sealed
-from p3s.capture import layout
 from p3s.cli.failures import BUG
 
 
@@ -64,28 +61,3 @@ def test_a_file_of_a_later_version_is_refused_in_a_line_or_made_anew(
     if refuses:
         assert shown.code == 1 and len(shown.err.strip().splitlines()) == 1, shown
         assert str(path) in shown.err and f"version {content['schema_version']}" in shown.err, shown
-
-
-def _capture(root: Path) -> Path:
-    return sorted(root.glob("runs/np0004.r0/rank-*.p3t"))[0]
-
-
-def _with_version(path: Path, major: int, minor: int) -> None:
-    data = bytearray(path.read_bytes())
-    struct.pack_into("<HH", data, 8, major, minor)
-    crc = zlib.crc32(bytes(data[: layout.HEADER_CRC_BYTES]))
-    struct.pack_into("<I", data, layout.HEADER_CRC_BYTES, crc)
-    path.write_bytes(data)
-
-
-def test_a_capture_of_a_later_major_version_is_refused(tmp_path: Path) -> None:
-    path = _capture(unpack(names()[-1], tmp_path))
-    _with_version(path, layout.MAJOR + 1, 0)
-    shown = cli("check", path, code=(1, 3))
-    assert f"capture version {layout.MAJOR + 1}.0" in shown.out + shown.err, shown
-
-
-def test_a_capture_of_a_later_minor_version_is_read(tmp_path: Path) -> None:
-    path = _capture(unpack(names()[-1], tmp_path))
-    _with_version(path, layout.MAJOR, layout.MINOR + 1)
-    cli("check", path)

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from commands import p3s
-from test_end_to_end import launcher, programs  # noqa: F401
+from test_end_to_end import launcher  # noqa: F401
 
 
 def test_the_ring_is_timed_modelled_and_predicted(
-    programs: Path,  # noqa: F811
+    examples: Path,
     launcher: list[str],  # noqa: F811
     tmp_path: Path,
 ) -> None:
     study = tmp_path / "study"
-    command = [*launcher, str(programs / "ring"), "--bodies", "3000", "--steps", "2"]
+    command = [*launcher, str(examples / "ring"), "--bodies", "3000", "--steps", "2"]
     p3s(f"characterize -n 2,3,4 -r 2 --no-repeat -o {study} --", *command)
     done = p3s(f"model {study} --compute --csv -n 6", code=(0, 3))
     rows = list(csv.DictReader(io.StringIO(done.out)))

@@ -12,7 +12,7 @@ import pytest
 from commands import p3s
 from endings import only_work
 from paths import EXAMPLES
-from tracer_helpers import PROGRAMS, compile_c, make_examples, the_mpi, usable_mpi
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 IN_MELT = Path("/usr/share/lammps/examples/melt/in.melt")
 
@@ -21,13 +21,6 @@ IN_MELT = Path("/usr/share/lammps/examples/melt/in.melt")
 def launcher() -> list[str]:
     install = usable_mpi()
     return [install.mpiexec, "-n", "{np}"]
-
-
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory, launcher: list[str]) -> Path:
-    out = tmp_path_factory.mktemp("examples")
-    make_examples(out)
-    return out
 
 
 CASES = [
@@ -88,13 +81,13 @@ def _cases():
 
 
 @pytest.fixture(scope="session")
-def corpus(programs) -> Path:
+def corpus(examples) -> Path:
     """Build the programs of tests/programs/phases where the examples are."""
     for name in {case[0] for case in CASES}:
         source = PROGRAMS / "phases" / f"{name}.c"
         if source.exists():
-            compile_c(source, programs / name, "-lm")
-    return programs
+            compile_c(source, examples / name, "-lm")
+    return examples
 
 
 @pytest.mark.parametrize(("program", "args", "counts", "targets"), list(_cases()))
@@ -119,8 +112,8 @@ def test_large_counts_are_predicted_exactly(
         assert only_work(done.code, done.err), done.err
 
 
-def test_two_ranks_per_dimension_leave_directions_open(programs, launcher, tmp_path):
-    command = [*launcher, str(programs / "halo3d"), "--nx", "21", "--iterations", "3"]
+def test_two_ranks_per_dimension_leave_directions_open(examples, launcher, tmp_path):
+    command = [*launcher, str(examples / "halo3d"), "--nx", "21", "--iterations", "3"]
     study = tmp_path / "study"
     assert p3s(f"characterize -n 2,4,8 -o {study} --", *command, code=None).code == 0
     said = p3s(f"model {study}", code=None).out

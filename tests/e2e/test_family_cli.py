@@ -8,7 +8,7 @@ import shutil
 import pytest
 from commands import p3s
 from endings import only_work
-from tracer_helpers import compile_c, make_examples, usable_mpi
+from tracer_helpers import compile_c, usable_mpi
 
 from p3s.api import open_study
 from p3s.base.errors import UsageError
@@ -49,11 +49,9 @@ def mpi():
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory, mpi):
-    out = tmp_path_factory.mktemp("programs")
-    make_examples(out)
-    compile_c(TURNING, out / "turning")
-    return out
+def programs(examples):
+    compile_c(TURNING, examples / "turning")
+    return examples
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from artefacts import no_numbers
 from commands import cli
 from paths import EXAMPLES
-from tracer_helpers import make_examples, the_mpi
+from tracer_helpers import the_mpi
 
 ARGUMENTS = {
     "ring": "--bodies 401 --steps 3",
@@ -36,13 +36,6 @@ def _cases():
                 id=f"{name}-{counts.replace(',', '-')}",
                 marks=() if quick else pytest.mark.slow,
             )
-
-
-@pytest.fixture(scope="session")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("examples")
-    make_examples(out)
-    return out
 
 
 @pytest.mark.parametrize(("name", "counts"), list(_cases()))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-
 import pytest
 from commands import p3s
 from tracer_helpers import PROGRAMS, compile_c, usable_mpi
@@ -56,28 +53,3 @@ def test_the_logic_is_predicted_exactly(name, mpiexec, tmp_path):
     assert result["collectives"]["true"] > 0
     assert result["weights"]["exact"] == result["weights"]["phases"] >= 3
     assert result["unmodelled"]["events"] == 0
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_wrong_numbers_are_refused_in_one_line(name, mpiexec, tmp_path):
-    program = compile_c(
-        PROGRAMS / "compute" / f"{name}.c",
-        tmp_path / name,
-        "-std=c11",
-        "-D_XOPEN_SOURCE=700",
-        "-lm",
-    )
-    rooted = {
-        f"{mpi}_ALLOW_RUN_AS_ROOT{more}": "1"
-        for mpi in ("OMPI", "PRTE")
-        for more in ("", "_CONFIRM")
-    }
-    done = subprocess.run(
-        [mpiexec, "-n", "1", str(program), "--steps", "0"],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env={**os.environ, **rooted},
-    )
-    assert done.returncode != 0
-    assert f"{name}: --steps: 0 is smaller than 1" in done.stderr

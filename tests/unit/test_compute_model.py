@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -357,41 +356,6 @@ def test_replay_computes_for_the_time_and_not_for_the_work(timed: Any) -> None:
     trace = read_scaled(study.scaled_dir(32))
     assert trace.work.sum() == pytest.approx(table["compute_ns"].to_numpy().sum())
     assert trace.work.sum() < 0.6 * table["work"].to_numpy().sum()
-
-
-def _damage(data: dict[str, Any], how: str) -> None:
-    if how == "no laws":
-        del data["laws"]
-    elif how == "law":
-        data["laws"][0]["law"]["least"] = ["x"]
-    elif how == "phase":
-        data["phases"][0]["x"] = [5, "7e"]
-    elif how == "place":
-        data["laws"][0]["places"] = [7]
-    elif how == "crm":
-        data["phases"][0]["crm_i"] = {"a": "many"}
-
-
-@pytest.mark.parametrize("how", ["no laws", "law", "phase", "place", "crm", "text", "version"])
-def test_a_damaged_compute_json_is_one_line(timed: Any, how: str) -> None:
-    study, found, _ = timed
-    put_compute(study, found)
-    try:
-        if how == "text":
-            study.compute_path.write_text("{")
-        else:
-            data = json.loads(study.compute_path.read_text())
-            _damage(data, how)
-            if how == "version":
-                data["schema_version"] = 99
-            write_json(study.compute_path, data)
-        with pytest.raises(P3SError, match="compute.json") as caught:
-            load(study.root)
-        assert "\n" not in str(caught.value)
-        with pytest.raises(P3SError, match="compute.json"):
-            write_scaled(study.root, 32)
-    finally:
-        put_compute(study, found)
 
 
 def test_ends_of_intervals_are_of_work_and_cost_together(timed: Any) -> None:

