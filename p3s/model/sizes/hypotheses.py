@@ -96,7 +96,7 @@ class Product(Hypothesis):
         return (self.factor, self.cells, *zip(names, terms, strict=True))
 
     @cached_property
-    def constants(self) -> frozenset[Constant]:  # type: ignore[override]
+    def constants(self) -> frozenset[Constant]:
         out: set[Constant] = {("factor", self.factor)}
         for t in self.terms:
             out |= {("extent", t.extent), ("cut", t.cut.kind)}
