@@ -36,7 +36,7 @@ from p3s.laws.counts import (
     parameter_rivals,
     rivals_of,
 )
-from p3s.laws.exact import Symbols, bits_of, exact_value
+from p3s.laws.exact import Symbols, bits_of, exact_value, value_at
 from p3s.laws.expr import Expr, mul, num
 from p3s.laws.shares import remainder
 from p3s.laws.worklaws import Powers, WorkLaw, fit_powers, fit_work
@@ -51,6 +51,9 @@ Of = Literal["processes", "parameters"]
 MAX_DENOMINATOR = 1 << 12
 #: Bits of evidence for L mod n, which the search of exact laws asks more for.
 REMAINDER_EVIDENCE = 6.0
+
+#: Counts that are tried for a difference that cannot be solved for.
+MOST_TRIED = 4096
 
 EXACT, FITTED, AMBIGUOUS, REFUSED = "exact", "fitted", "ambiguous", "refused"
 
@@ -95,7 +98,7 @@ class Found:
 
         None without rivals, or where one is the law at every count that is tried.
         """
-        apart = [symbolic.first_difference(self.equation, r, above) for r in self.rivals]
+        apart = [first_difference(self.equation, r, above) for r in self.rivals]
         return max((n for n in apart if n is not None), default=None) if all(apart) else None
 
     def value(self, n: At) -> float:
@@ -333,6 +336,37 @@ def _but_for_some(
             reason = f"the points contradict each other: {len(rest)} follow the law, not {off}"
             best = bits, replace(found, verdict=AMBIGUOUS, points=m, reason=reason, law=None)
     return best[1] if best is not None else None
+
+
+def first_difference(a: Expr, b: Expr, above: int = 0) -> int | None:
+    """Return the smallest n above a count at which two equations of n alone differ.
+
+    None where sympy proves them equal, or where they are equal at every count that is tried.
+    The counts at which smooth equations are equal are solved for; of others each is tried.
+    """
+    import sympy as sp
+
+    apart = sp.simplify(symbolic.to_sympy(a) - symbolic.to_sympy(b))
+    if apart == 0:
+        return None
+    most = MOST_TRIED
+    if not apart.has(sp.floor, sp.ceiling, sp.Mod, sp.Min, sp.Max, sp.Sum):
+        n = symbolic.to_sympy(ex.sym("n"))
+        # log2 is a name to sympy: it is solved as the function that it stands for
+        known = apart.replace(lambda e: type(e).__name__ == "log2", lambda e: sp.log(e.args[0], 2))
+        equal_at = sp.solveset(known, n, sp.S.Integers)
+        if isinstance(equal_at, sp.FiniteSet):
+            most = above + len(equal_at) + 1
+    for n in range(above + 1, most + 1):
+        x, y = value_at(a, {"n": n}), value_at(b, {"n": n})
+        if x != y or (x is None and not _alike(a, b, n)):
+            return n
+    return None
+
+
+def _alike(a: Expr, b: Expr, n: int) -> bool:
+    x, y = (float(ex.evaluate(e, {"n": float(n)})) for e in (a, b))
+    return math.isclose(x, y, rel_tol=1e-12) or not (math.isfinite(x) or math.isfinite(y))
 
 
 def _over(expr: Expr, denominator: int) -> Expr:

@@ -6,15 +6,13 @@ sympy is loaded by what needs it alone: usual equations have their text without 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
-from p3s.laws.exact import value_at
-from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
+from p3s.laws.expr import Expr, add, mul, num, power, sym
 from p3s.laws.words import scaled_text, usual_text
 
 if TYPE_CHECKING:
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 
 #: Symbols that are at least one; the others start at zero.
 FROM_ONE = frozenset({"n", "p0", "p1", "p2", "p3"})
-#: Counts that are tried for a difference that cannot be solved for.
-MOST_TRIED = 4096
 #: Signs of sympy's MathML as they are set: minus, and a gap between factors.
 _SET = {"<mo>-</mo>": "<mo>−</mo>", "<mn>-": "<mn>−", "<mo>\u2062</mo>": '<mspace width="0.17em"/>'}
 
@@ -112,37 +108,6 @@ def equal(a: Expr, b: Expr) -> bool:
     import sympy as sp
 
     return bool(sp.simplify(to_sympy(a) - to_sympy(b)) == 0)
-
-
-def first_difference(a: Expr, b: Expr, above: int = 0) -> int | None:
-    """Return the smallest n above a count at which two equations of n alone differ.
-
-    None where sympy proves them equal, or where they are equal at every count that is tried.
-    The counts at which smooth equations are equal are solved for; of others each is tried.
-    """
-    import sympy as sp
-
-    apart = sp.simplify(to_sympy(a) - to_sympy(b))
-    if apart == 0:
-        return None
-    most = MOST_TRIED
-    if not apart.has(sp.floor, sp.ceiling, sp.Mod, sp.Min, sp.Max, sp.Sum):
-        n = to_sympy(sym("n"))
-        # log2 is a name to sympy: it is solved as the function that it stands for
-        known = apart.replace(lambda e: type(e).__name__ == "log2", lambda e: sp.log(e.args[0], 2))
-        equal_at = sp.solveset(known, n, sp.S.Integers)
-        if isinstance(equal_at, sp.FiniteSet):
-            most = above + len(equal_at) + 1
-    for n in range(above + 1, most + 1):
-        x, y = value_at(a, {"n": n}), value_at(b, {"n": n})
-        if x != y or (x is None and not _alike(a, b, n)):
-            return n
-    return None
-
-
-def _alike(a: Expr, b: Expr, n: int) -> bool:
-    x, y = (float(evaluate(e, {"n": float(n)})) for e in (a, b))
-    return math.isclose(x, y, rel_tol=1e-12) or not (math.isfinite(x) or math.isfinite(y))
 
 
 def to_python(expr: Expr) -> str:

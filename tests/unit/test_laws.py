@@ -47,19 +47,6 @@ def test_exact_laws_hold_far_away(law, counts):
     assert evaluate_int(found.expr, {"n": 4096}) == law(4096)
 
 
-def test_thesis_weights_of_bt_class_d():
-    """Weights of BT class D, phase 1 (spec section 7): linear in sqrt n from 16 on, exact."""
-    points = {16: 1255, 25: 1506, 36: 1757, 49: 2008, 64: 2259, 81: 2510, 100: 2761}
-    found = find_law(points, "whole").law
-    assert found is not None
-    assert evaluate_int(found.expr, {"n": 1024}) == 8283
-
-
-def test_thesis_weights_of_nbody():
-    found = find_law({32: 318, 64: 636, 128: 1272}, "whole").law
-    assert found is not None and evaluate_int(found.expr, {"n": 512}) == 5088
-
-
 def test_no_law_is_better_than_a_wrong_one():
     assert find_law({4: 17, 8: 3, 16: 29}, "whole").law is None
 

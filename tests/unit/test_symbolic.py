@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from p3s.laws.exact import value_at
 from p3s.laws.expr import BLOCK_KINDS, add, block, mul, num, power, sym
+from p3s.laws.lawfinder import first_difference
 from p3s.laws.symbolic import (
     equal,
-    first_difference,
     from_sympy,
     simplified,
     sympy_to_text,
