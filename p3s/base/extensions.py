@@ -57,11 +57,10 @@ Content = Literal["scaled", "run", "simulated", "points"]
 class Writer:
     """A format that ``p3s export --to`` writes.
 
-    ``function``: ``module:name`` of (content, p3s.formats.exported.Exported), which writes the
-    content (p3s.formats.run.Run, scaled.Scaled, extrap.Points) and adds to what is said of it;
-    where to, and how, is in there. ``summary``: its line in the help. ``suffix``:
-    of a new file or directory. ``of_ranks``: it can be of some ranks (--ranks). ``splits``: of a
-    part of the run it is a directory with a file for each section, without the suffix.
+    ``function``: ``module:name`` of (content, p3s.formats.exported.Exported): it writes the content
+    (p3s.formats: run.Run, scaled.Scaled, study.Points) and adds to what is said. ``summary``: its
+    line in the help. ``suffix``: of a new file or directory. ``of_ranks``: it can be of some ranks.
+    ``splits``: of a part of the run it is a directory, a file for each section, without the suffix.
     """
 
     name: str

@@ -12,21 +12,9 @@ from p3s.base.arrays import Floats, Ints, starts
 from p3s.program.order.pairs import codes_of
 from p3s.simulate.steps import REQUESTS, Op, Steps
 
-#: What entries do. A persistent operation that is started is its nonblocking twin; MPI_Sendrecv is
+#: What events do. A persistent operation that is started is its nonblocking twin; MPI_Sendrecv is
 #: ISEND, RECV and the WAIT for the send; MPI_Waitany and MPI_Waitsome are WAIT for the requests
 #: that have been outstanding for the longest time.
-OPS = (
-    Op.SEND,
-    Op.SSEND,
-    Op.BSEND,
-    Op.ISEND,
-    Op.ISSEND,
-    Op.RECV,
-    Op.IRECV,
-    Op.WAIT,
-    Op.COLLECTIVE,
-    Op.REST,
-)
 _PLAIN = {
     Op.START_SEND: Op.ISEND,
     Op.START_SSEND: Op.ISSEND,
@@ -48,7 +36,7 @@ Pairs = tuple[Ints, Ints]
 class RankProgram:
     """The events of one rank in program order; every column has one entry per event.
 
-    ``op``: one of OPS. ``peer``: destination, source or root as a world rank, -1: none. ``tag``:
+    ``op``: as in PLAIN. ``peer``: destination, source or root as a world rank, -1: none. ``tag``:
     tells apart the messages of a pair of ranks on all communicators. ``bytes``: of the message, of
     a collective as in a scaled trace. ``call``: index into ``names``, -1: none. ``work_ns``:
     computation before it. A WAIT completes the requests of the events

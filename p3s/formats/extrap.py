@@ -9,15 +9,14 @@ predictions, which are of different counts, have a file each; what does not occu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
 from p3s.base.text import quoted
 from p3s.formats.exported import Exported, new_export
+from p3s.formats.study import TIMES, Points
 from p3s.signature.phase_file import Phases
 
 if TYPE_CHECKING:
@@ -26,29 +25,8 @@ if TYPE_CHECKING:
 _NS_PER_S = 1e9
 _RUN = "run"
 
-#: Units of work that are times.
-TIMES = frozenset({"cpu_ns", "wall_ns"})
-
 #: (processes, call path, metric, value); repeats are points of their own.
 Point = tuple[int, str, str, float]
-
-
-class Timed(NamedTuple):
-    """The run time of a run in seconds; whether ranks shared cores, or waited for one."""
-
-    n: int
-    wall_s: float
-    shared: bool
-
-
-@dataclass(frozen=True)
-class Points:
-    """What a study knows of all counts; None: there is no such file. ``root``: the study."""
-
-    root: Path
-    runs: Sequence[Timed]
-    phases: Phases | None
-    predicted: Prediction | None
 
 
 def to_extrap(found: Points, done: Exported) -> None:

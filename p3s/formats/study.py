@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from p3s.base.errors import P3SError
 from p3s.base.extensions import Writer, load
@@ -19,7 +19,30 @@ from p3s.machine.machinefile import NAME as MACHINE
 from p3s.simulate.network import Network, rough_network
 
 if TYPE_CHECKING:
-    from p3s.formats.extrap import Points, Timed
+    from p3s.predict.types import Prediction
+    from p3s.signature.phase_file import Phases
+
+
+#: Units of work that are times.
+TIMES = frozenset({"cpu_ns", "wall_ns"})
+
+
+class Timed(NamedTuple):
+    """The run time of a run in seconds; whether ranks shared cores, or waited for one."""
+
+    n: int
+    wall_s: float
+    shared: bool
+
+
+@dataclass(frozen=True)
+class Points:
+    """What a study knows of all counts; None: there is no such file. ``root``: the study."""
+
+    root: Path
+    runs: Sequence[Timed]
+    phases: Phases | None
+    predicted: Prediction | None
 
 
 def export(
@@ -29,14 +52,12 @@ def export(
     write = load(writer.function)
     n = max(study.counts(), default=0) if writer.content == "points" else n
     done = Exported(writer.name, n, target, options)
-    content: Run | Scaled | Points
     if writer.content == "points":
-        content = points_of(study, done)
+        write(points_of(study, done), done)
     elif writer.content == "scaled":
-        content = scaled_of(study, n, options, say)
+        write(scaled_of(study, n, options, say), done)
     else:
-        content = run_of(study, done, say, writer.content == "simulated")
-    write(content, done)
+        write(run_of(study, done, say, writer.content == "simulated"), done)
     return done
 
 
@@ -116,7 +137,6 @@ def _network(usual: Path, named: Path | None) -> tuple[Network, list[str]]:
 
 def points_of(study: Study, done: Exported) -> Points:
     """Return all that was measured and predicted of a study; takes down what is missing."""
-    from p3s.formats.extrap import Points
     from p3s.predict.saved import read_prediction
     from p3s.signature.phase_file import load as load_phases
 
@@ -132,7 +152,6 @@ def points_of(study: Study, done: Exported) -> Points:
 def _timed(study: Study) -> Iterator[Timed]:
     """Yield the run time of every run, and whether its ranks had cores of their own."""
     from p3s.capture import read_run
-    from p3s.formats.extrap import TIMES, Timed
     from p3s.predict.residual import OFF_CORE_LIMIT, run_times
 
     for n in study.counts():

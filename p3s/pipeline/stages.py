@@ -284,11 +284,10 @@ def scaled_is_missing(study: Study, n: int) -> bool:
 
 def write_scaled(study: Study, n: int, ranks: Sequence[int] | None) -> tuple[dict[str, Any], Path]:
     """Write the scaled trace of some ranks (None: all) at ``n``; return scaled.json, its folder."""
-    from p3s.program import generate
-    from p3s.program.types import SCALED
+    from p3s.program import generate, types
 
     head = generate.write_scaled(study.root, n, ranks)
-    return SCALED.data(head), generate.scaled_dir(study.scaled_dir(n), ranks)
+    return types.SCALED.data(head), generate.scaled_dir(study.scaled_dir(n), ranks)
 
 
 def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) -> None:

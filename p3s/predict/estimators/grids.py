@@ -138,17 +138,12 @@ class Grids:
     _made: dict[int, Grid] = field(default_factory=dict, init=False)
 
     @cached_property
-    def _laws(self) -> Laws:
+    def _laws(self) -> tuple[Laws, Floats]:
+        from p3s.program.fewer import means_of
         from p3s.program.parts import Laws
 
         files = files_of_study(self.study.root, self.few.model)
-        return Laws(self.few.model, load_compute(self.study.root), files)
-
-    @cached_property
-    def _means(self) -> Floats:
-        from p3s.program.fewer import means_of
-
-        return means_of(self.few)
+        return Laws(self.few.model, load_compute(self.study.root), files), means_of(self.few)
 
     @cached_property
     def all(self) -> tuple[Fewer, ...]:
@@ -174,7 +169,6 @@ class Grids:
         return tuple(self.grid(number, few) for number, few in enumerate(self.all))
 
     def _prepared(self, number: int, few: Fewer) -> Grid:
-
         from p3s.program.fewer import trace_of
 
         extents = " x ".join(map(str, few.dims))
@@ -182,7 +176,7 @@ class Grids:
         messages, still = self.messages, replace(self.setting, vary=False)
 
         def make() -> Program:
-            trace, order = trace_of(few, self._laws, self._means)
+            trace, order = trace_of(few, *self._laws)
             return program_of(trace, order, queues=messages.queues, most=_TURNS)
 
         program = make()

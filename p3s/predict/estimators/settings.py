@@ -155,7 +155,6 @@ def read_program(directory: Path, *, queues: bool = False) -> Program:
 
 
 def _read_program(directory: Path, *, queues: bool) -> Program:
-
     path = directory / "order.json"
     return program_of(
         read_scaled(directory), read_order(directory) if path.exists() else None, queues=queues
