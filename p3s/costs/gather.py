@@ -297,7 +297,8 @@ def factors(
     mean: modelled work of a rank in the run; weight: iterations, both by place. 1 where not shared.
     """
     wanted = np.array([shared.get(place, 0.0) for place in places]) / n * weight
-    return np.divide(wanted, mean, out=np.ones(len(places)), where=(wanted > 0) & (mean > 0))
+    out = np.ones(len(places))
+    return np.asarray(np.divide(wanted, mean, out=out, where=(wanted > 0) & (mean > 0)))
 
 
 def share_points(
