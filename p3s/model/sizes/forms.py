@@ -148,13 +148,26 @@ def _of_count(obs: Observations, search: Search) -> Iterator[Hypothesis]:
     envs, values = [env for env, _ in points], [value for _, value in points]
     found = candidates(envs, values, obs.ndims, search.known)
     for c in found:
-        if c.bits <= found[0].bits + BUDGET and not _share(c.expr):
+        if c.bits > found[0].bits + BUDGET:
+            return
+        more = _beside_share(c.expr)
+        rounded = search.blocks_inside(obs.of(obs.value - more)) if more is not None else []
+        if more and rounded:
+            yield from (around(h, add(num(more), h.expr())) for h in rounded)
+        elif not rounded:
             yield written(c.expr, c.free)
 
 
-def _share(expr: Expr) -> bool:
-    """Tell whether a law is a share of an extent, of which products have all ways to round it."""
-    return bool(blocks_in(expr)) or (is_quotient(expr) and expr[-1][1][0] == "sym")
+def _beside_share(expr: Expr) -> int | None:
+    """Return what a law has beside a share of an extent, None where it is no share.
+
+    Products have all ways to round a share, of which sizes that are even at all counts tell none.
+    """
+    more = 0
+    if expr[0] == "add" and len(expr) == 3 and expr[2][0] == "num" and expr[2][2] == 1:
+        expr, more = expr[1], int(expr[2][1])
+    share = is_quotient(expr) and expr[0] == "mul" and expr[-1][1][0] == "sym"
+    return more if share or blocks_in(expr) else None
 
 
 def _of_branch(obs: Observations, search: Search) -> Iterator[Hypothesis]:

@@ -34,8 +34,8 @@ POPULAR, STARTS, EXCLUSIONS = 12, 12, 3
 SPREAD, MOST_HYPOTHESES = 16.0, 80
 #: Fractions of extents that are tried as rivals.
 FRACTIONS = (2, 3, 4, 5, 6, 8, 9, 16, 32, 64)
-#: Dimensions of grids; numbers of a product that is believed though a list takes fewer bits.
-MOST_DIMENSIONS, PLAIN = 4, 2
+#: Dimensions of grids.
+MOST_DIMENSIONS = 4
 #: Bits more at which a constant counts half in use.
 HALF = 6.0
 
@@ -224,7 +224,7 @@ class _Cover:
         costs = [
             (h.own() + self._bits(h.constants - self.taken), k)
             for k, h in enumerate(g.hypotheses)
-            if not isinstance(h, Product) or h.free() <= PLAIN
+            if not isinstance(h, Product) or len(h.terms) == 1
         ]
         return min(costs)[1] if costs else None
 
