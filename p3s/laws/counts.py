@@ -20,6 +20,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -153,9 +154,7 @@ class _Search:
     are parameters, whose values somebody chose, not process counts.
     """
 
-    def __init__(
-        self, envs: Envs, y: Sequence[int | Fraction | float], found: Basis, chosen: bool = False
-    ) -> None:
+    def __init__(self, envs: Envs, y: Sequence[Any], found: Basis, chosen: bool = False) -> None:
         self.envs, self.y, self.basis, self.chosen = envs, y, found, chosen
         self.values = np.array([float(v) for v in y])
         self.floats = any(isinstance(v, float) for v in y)
