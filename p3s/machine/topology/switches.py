@@ -292,7 +292,7 @@ def _rooted(graph: Graph, gbits_of: dict[tuple[int, int], float]) -> Tree | Grap
         return graph
 
     def far_from(switch: int) -> Ints:
-        return graph.hops(np.array([switch]))[0]
+        return np.asarray(graph.hops(np.array([switch]))[0])
 
     # In a tree the farthest of any switch is an end of a longest way, its middle the root.
     one = far_from(int(np.argmax(far_from(0))))
