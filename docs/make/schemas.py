@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base import schemas
-from p3s.base.artefacts import SCHEMA_VERSION
+from p3s.base.artefacts import SCHEMA_VERSION, VERSIONS
 from p3s.base.extensions import provided
 from p3s.base.records import RUN_SCHEMA, ReplayRead, RunRead, StudyRead
 from p3s.base.serialise import Published, Range, is_array, number_of
@@ -144,7 +144,7 @@ FORMATS: tuple[Published[Any], ...] = (
     Published(RUN_SCHEMA, SCHEMA_VERSION, RunRead, more=True),
     store.SIGNATURE,
     times.TIMES,
-    Published(model.SCHEMA, 2, Model),
+    Published(model.SCHEMA, VERSIONS[model.SCHEMA], Model),
     costs.COMPUTE,
     program.SCALED,
     program.COMMS,

@@ -306,7 +306,7 @@ class Published(Generic[T]):
 
     @property
     def file(self) -> str:
-        """The name of its schema: "model-2"."""
+        """The name of its schema: "model-3"."""
         return f"{self.schema.removeprefix('p3s.')}-{self.version}"
 
     def data(self, record: T) -> dict[str, Any]:

@@ -26,12 +26,12 @@ from p3s.model.stage import as_file
 )
 def test_models_meet_it(program: object, counts: tuple[int, ...]) -> None:
     data = json.loads(json.dumps(as_file(build_model([corpus.table(program, n) for n in counts]))))
-    assert first_problem(data, load_schema("model-2")) == ""
+    assert first_problem(data, load_schema("model-3")) == ""
     data["items"][0]["verdict"] = "sure"
-    assert first_problem(data, load_schema("model-2")).startswith("items[0].verdict is 'sure'")
+    assert first_problem(data, load_schema("model-3")).startswith("items[0].verdict is 'sure'")
     data["items"][0]["verdict"] = "exact"
     data["phases"][0]["more"] = 1
-    assert first_problem(data, load_schema("model-2")) == "phases[0].more is not known"
+    assert first_problem(data, load_schema("model-3")) == "phases[0].more is not known"
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.file)
