@@ -29,8 +29,8 @@ WITHOUT_BORDER = ("low", "high", "tail", "nearest")
 BORDERS = ((0, 0), (1, 0), (0, 1), (1, 1), (-1, -1))
 #: Elements that every block has more.
 GHOSTS = (0, 1, 2, 4, -1, -2, 3, 5, 6)
-#: Largest extent, and multiples of the ratios that are looked at for one axis.
-MAX_EXTENT, MAX_MULTIPLES = 1 << 28, 96
+#: Largest extent (elements; a terabyte of bytes), and multiples of the ratios looked at for one axis.
+MAX_EXTENT, MAX_MULTIPLES = 1 << 40, 96
 
 
 @dataclass(frozen=True)
