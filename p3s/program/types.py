@@ -153,7 +153,7 @@ class ScaledHead:
     packed: tuple[PackedCall, ...] = ()
     files: tuple[FileUseAt, ...] = ()
     files_from: str = ""
-    tables: Mapping[str, TableFacts] | None = None
+    tables: Mapping[str, TableFacts] = field(default_factory=dict)
 
     def valid(self) -> None:
         """Raise ValueError where phases are there twice, or are around themselves."""

@@ -541,7 +541,7 @@ def test_model_that_misses_its_held_out_count_is_3(
     missed = (
         "p3s: do not rely on this model (holdout-missed): fitted without 8 processes, the model"
     )
-    assert last.startswith(f"{missed} misses {says} there; " if says else "next:")
+    assert last.startswith(f"{missed} misses {says}; " if says else "next:")
 
 
 def test_model_whose_work_was_off_at_its_held_out_count_is_3(stages: Stages, root: Path) -> None:
@@ -641,6 +641,7 @@ def test_a_prediction_that_is_not_to_be_trusted_is_3(stages: Stages, root: Path)
     assert {each["code"] for each in json.loads(streams.out)["reasons"]} == {
         "not-representative",
         "extrapolated",
+        "wide",
     }
     streams = cli(f"report {root}", code=3)
     assert str(root / "report.html") in streams.out

@@ -198,7 +198,7 @@ def test_errors_of_factors_are_common_to_all_places() -> None:
     at, two, one, three = (np.array(ends) for ends in ([10.0, 20.0], [2, 2], [1, 1], [3, 3]))
     factor = Factor(at, two, one, three, "core", (1.0, 1.0), 0.0, "")
     law = fit_cost([], unit="instructions")
-    entry = LawEntry("place", 0, (), 0.5, (), (), law, factor)
+    entry = LawEntry("place", 0, (), 0.5, (), law, factor)
     laws = (entry,) * 9
     low, high = common_error(laws, 0, [1e4, 1e4]) or (0, 0)
     assert (low, high) == (pytest.approx(0.5), pytest.approx(1.5)), "nine places err together"

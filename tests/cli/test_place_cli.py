@@ -120,7 +120,7 @@ def test_trees_without_a_common_root_are_told(study: Study) -> None:
     file.write_text("SwitchName=a Nodes=n[0-7]\nSwitchName=b Nodes=n[8-15]\n")
     words = ("-n", "16", "--topology", str(file), "--nodes", "4", "--ppn", "4", *FEW)
     for command in ("place", "predict"):
-        given = words if command == "place" else (*words[:4], *NO_TABLE)
+        given = words if command == "place" else (*words[:4], *NO_TABLE, "--verbose")
         said = cli(command, study.root, *given, code=(0, 3))
         text = " ".join((said.err if command == "place" else said.out).split())
         assert "2 trees of switches (a, b) have no common root" in text

@@ -108,7 +108,7 @@ def test_ranks_are_placed_at_any_size(study):
     for value in (40, 80):
         done = p3s(*words, *fast, "--param", f"size={value}", code=(0, 3))
         assert done.data["ranked"]
-        assert path_of(Study(study / "at" / f"size={value}"), 12).exists()
+        assert path_of(study / "at" / f"size={value}", 12).exists()
     p3s(*words, code=2, err="add --param size=VALUE")
 
 

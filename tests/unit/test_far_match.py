@@ -14,6 +14,7 @@ import pytest
 from corpus import Recorder, block
 
 from p3s.base.errors import P3SError
+from p3s.base.extents import dims_balanced
 from p3s.costs.gather import Spent
 from p3s.costs.small_runs.cells import InputRuns
 from p3s.costs.small_runs.lookup import Role, ladder, ranks_like
@@ -212,7 +213,7 @@ def blocks(nx: int, ny: int, turns: int, rows: int = 0) -> Program:
     """A periodic 2-D halo on a grid of ``rows`` rows (0: as square as it can be)."""
 
     def program(rec: Recorder) -> None:
-        px, py = (rows, rec.n // rows) if rows else corpus.dims_balanced(rec.n, 2)
+        px, py = (rows, rec.n // rows) if rows else dims_balanced(rec.n, 2)
         cx, cy = divmod(rec.rank, py)
         lx, ly = block(nx, px, cx), block(ny, py, cy)
         for _ in range(turns):

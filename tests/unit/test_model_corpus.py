@@ -83,7 +83,7 @@ def test_calls_on_files_are_no_collectives():
     found = compare(model, corpus.table(checkpoint, 16))
     assert found.collectives == Overlap(64, 64, 64) and found.files == Overlap(128, 128, 128)
     assert [noun for noun, _ in found.told] == ["message", "collective", "file call"]
-    assert "file calls    64 of 64 equal" in render(model)
+    assert "file calls: 64 of 64 equal" in render(model)
 
     def changed(record):
         checkpoint(record)

@@ -286,7 +286,7 @@ def test_malformed_patterns_are_refused() -> None:
 @corpus.program
 def swaps(rec: corpus.Recorder, steps: int = 8) -> None:
     """Atoms go to the neighbours on all sides of a periodic grid, one side after the other."""
-    dims = corpus.dims_balanced(rec.n, 3)[::-1]
+    dims = dims_balanced(rec.n, 3)[::-1]
     at = np.array(np.unravel_index(rec.rank, dims))
     for step in range(steps):
         for d in range(3):

@@ -116,7 +116,8 @@ def test_what_chance_decides_is_held_against_no_model(tmp_path: Path) -> None:
     model = build_model([corpus.table(corpus.ring(), n) for n in (2, 3, 4)])
     assert model.order is not None
     known = (Moved(3, (1,), 3), Moved(4, (1,), 4))  # no run of 4 is there to ask
-    model = with_chance(replace(model, order=replace(model.order, moved=known)), study)
+    moved = replace(model, order=replace(model.order, moved=known))
+    model = with_chance(moved, {3: study.runs_dir(3)})
     assert model.order is not None and model.order.moved == known[1:]
 
 

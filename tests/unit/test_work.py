@@ -9,6 +9,7 @@ import corpus
 import numpy as np
 import pytest
 
+from p3s.base.extents import dims_balanced
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.work.sparse import _sets, fit_sparse
@@ -20,7 +21,7 @@ WORK_ROWS = ("rank", "item", "nbytes", "repeat")
 @corpus.program
 def stencil(rec, nx=97, ny=61, iters=6, noise=0.0):
     """A 2-D halo whose work is that of code: set-up, packing, control, a nest of loops, root."""
-    px, py = corpus.dims_balanced(rec.n, 2)
+    px, py = dims_balanced(rec.n, 2)
     cx, cy = divmod(rec.rank, py)
     lx, ly = corpus.block(nx, px, cx), corpus.block(ny, py, cy)
     grid = rec.comm(tuple(range(rec.n)), 1, (px, py), (False, False))

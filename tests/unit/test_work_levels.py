@@ -8,6 +8,7 @@ import corpus
 import numpy as np
 import pytest
 
+from p3s.base.extents import dims_balanced
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.grid.at import standing_for_all
@@ -38,7 +39,7 @@ def swept(rec):
     Ranks inside the border of an extent of two exist at no count, those inside the border of the
     other one at 16 and 32, where one extent is 4 both times.
     """
-    p0, p1 = corpus.dims_balanced(rec.n, 2)
+    p0, p1 = dims_balanced(rec.n, 2)
     c0, c1 = divmod(rec.rank, p1)
     bx, by = 64 // p0, 64 // p1
     inner = (bx - (c0 == 0) - (c0 == p0 - 1)) * (by - (c1 == 0) - (c1 == p1 - 1))
@@ -238,7 +239,7 @@ def test_layers_at_the_border_are_in_proportion_to_the_extent() -> None:
 
 
 def scalars(n: int) -> dict[str, int]:
-    p0, p1 = corpus.dims_balanced(n, 2)
+    p0, p1 = dims_balanced(n, 2)
     return {"n": n, "p0": p0, "p1": p1}
 
 
