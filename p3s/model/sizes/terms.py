@@ -29,7 +29,7 @@ WITHOUT_BORDER = ("low", "high", "tail", "nearest")
 BORDERS = ((0, 0), (1, 0), (0, 1), (1, 1), (-1, -1))
 #: Elements that every block has more.
 GHOSTS = (0, 1, 2, 4, -1, -2, 3, 5, 6)
-#: Largest extent (elements; a terabyte of bytes), and multiples of the ratios looked at for one axis.
+#: Largest extent (elements, as many as bytes of a terabyte), and multiples of ratios of one axis.
 MAX_EXTENT, MAX_MULTIPLES = 1 << 40, 96
 
 
@@ -104,6 +104,13 @@ class Profile:
     def uneven(self) -> bool:
         """Tell whether the sizes of some number of blocks differ."""
         return any(np.ptp(self.ratio[self.p == p]) > 0 for p in np.unique(self.p))
+
+    def first_blocks(self) -> np.ndarray:
+        """Return which cells are the first ones seen of their number of blocks, bool per cell."""
+        order = np.lexsort((self.c, self.p))
+        out = np.zeros(len(self.p), dtype=bool)
+        out[order[np.unique(self.p[order], return_index=True)[1]]] = True
+        return out
 
     def flat(self) -> bool:
         """Tell whether all is one size of one number of blocks."""
@@ -280,7 +287,8 @@ def terms_along(seen: Profile, known: Sequence[int] | None = None) -> Terms:
     one size.
     """
     found: list[Terms] = []
-    for cuts, start in ((EVEN_CUTS, np.ones(len(seen.p), dtype=bool)), (UNEVEN_CUTS, seen.c == 0)):
+    every = np.ones(len(seen.p), dtype=bool)
+    for cuts, start in ((EVEN_CUTS, every), (UNEVEN_CUTS, seen.first_blocks())):
         tried = _tried(seen, start) if known is None else _known(seen, known)
         for kind in cuts:
             some = tried[:, tried[2] == 0] if kind in WITHOUT_BORDER else tried
