@@ -106,7 +106,9 @@ class Profile:
         return any(np.ptp(self.ratio[self.p == p]) > 0 for p in np.unique(self.p))
 
     def first_blocks(self) -> np.ndarray:
-        """Return which cells are the first ones seen of their number of blocks, bool per cell."""
+        """Return which cells are block 0; where none is seen, the first ones seen per number."""
+        if np.any(self.c == 0):
+            return np.asarray(self.c == 0)
         order = np.lexsort((self.c, self.p))
         out = np.zeros(len(self.p), dtype=bool)
         out[order[np.unique(self.p[order], return_index=True)[1]]] = True
