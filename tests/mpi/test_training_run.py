@@ -134,7 +134,11 @@ def test_simulated_runs_are_the_same_every_time(tmp_path, monkeypatch) -> None:
     platform.write_text(PLATFORM)
     machine, hosts = SimulatedMachine(platform), tuple(f"n{k // 2}" for k in range(8))
     halo = fixed_halo((2, 2, 2), around(3), 10_000)
-    job = Job(hosts, {**_phases(8), 20: halo, 21: halo.scaled(2)}, machine.repeats)
+    job = Job(
+        hosts,
+        {**_phases(8), 20: halo, 21: dataclasses.replace(halo, messages=halo.messages * 2)},
+        machine.repeats,
+    )
     one, other = (measure(job, machine, Path(name)) for name in ("one", "other"))
     assert one == other and list(one) == [4, 9, 11, 12, 20, 21]
     assert 1.7 < one[21] / one[20] < 2.3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 
@@ -66,17 +66,35 @@ def composite_products(obs: Observations, known: TermsKnown) -> Products:
 
 
 def _sets(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
-    """Yield sets of axes, by number, over which sizes may be a product."""
-    yield from ((i,) for i, a in enumerate(axes) if a.name in ("n", ""))
-    by_name: dict[str, list[int]] = {}
-    for i, a in enumerate(axes):
-        if a.name not in ("n", ""):
-            by_name.setdefault(a.name, []).append(i)
+    """Yield sets of axes, by number, over which sizes may be a product.
+
+    At most one is of the partner. It may be cut into as many blocks as one of the rank's own: in a
+    transposition a rank has a share of one extent and sends to each partner that one's of another.
+    """
+    whole = [i for i, a in enumerate(axes) if a.name in ("n", "")]
+    cut = [i for i, a in enumerate(axes) if a.name not in ("n", "")]
+    yield from ((i,) for i in whole)
+    yield from (pair for pair in combinations(whole, 2) if _transposed(axes, pair))
     for size in (1, 2, 3):
-        for names in combinations(by_name, size):
-            for some in product(*(by_name[x] for x in names)):
-                if sum(str(axes[i].c[1])[0] == "q" for i in some) < 2:
-                    yield some
+        for some in combinations(cut, size):
+            partners = [i for i in some if str(axes[i].c[1])[0] == "q"]
+            alike = size - len({axes[i].name for i in some})
+            if len(partners) < 2 and (not alike or _transposed(axes, some)):
+                yield some
+
+
+def _transposed(axes: Sequence[Axis], some: tuple[int, ...]) -> bool:
+    """Tell whether one axis is an own one again as the partner has it, and rows can contradict.
+
+    Where the partner is always the same, as of a shift, any sizes are a product of both.
+    """
+    pairs = [(a, b) for a, b in combinations((axes[i] for i in some), 2) if a.p == b.p]
+    if len(pairs) != 1:
+        return False
+    own, other = pairs[0]
+    columns = ([own.count, own.at], [other.count, other.at], [own.count, own.at, other.at])
+    mine, theirs, both = (cells_of(each)[0].shape[1] for each in columns)
+    return bool(both > mine + theirs)
 
 
 class Products:
