@@ -21,15 +21,17 @@ from p3s.model.sizes.diagonal import over_diagonals
 from p3s.model.sizes.hypotheses import (
     Constant,
     Hypothesis,
+    Written,
     around,
     bits_of,
     blocks_in,
     likeliest,
     listed_bits,
+    whole_bits,
     written,
 )
 from p3s.model.sizes.levels import by_level, in_chunks, in_turns
-from p3s.model.sizes.observations import Observations, decides, moving, plain_axes
+from p3s.model.sizes.observations import Observations, decides, distinct_columns, moving, plain_axes
 from p3s.model.sizes.positions import by_position
 from p3s.model.sizes.products import Products, TermsKnown, composite_products, plain_products
 from p3s.model.sizes.travelling import travelling
@@ -300,6 +302,26 @@ def _all_but_own(obs: Observations, search: Search) -> Iterator[Hypothesis]:
                 yield around(h, mul(num(f), add(num(extent), own)), 0)
 
 
+def _of_each_rank(obs: Observations, search: Search) -> Iterator[Hypothesis]:
+    """Yield the sizes rank by rank, where the same ranks have the same ones at every count."""
+    if moving(obs) or len(obs.counts) < 2:
+        return
+    for axis in plain_axes(obs):
+        ranks, first, which = np.unique(axis.at, return_index=True, return_inverse=True)
+        there = distinct_columns([obs.env["n"], axis.at])[0]
+        everywhere = there.shape[1] == len(ranks) * len(obs.counts)
+        if axis.name != "n" or not everywhere or np.any(obs.value[first][which] != obs.value):
+            continue
+        sizes = obs.value[first]
+        steps = [(int(a), int(b)) for a, b in zip(ranks[1:], np.diff(sizes), strict=True) if b]
+        from_on: list[Expr] = [
+            mul(num(b), ["min", num(1), ["max", num(0), add(axis.c, num(1 - a))]]) for a, b in steps
+        ]
+        bits = 1.0 + whole_bits(int(sizes[0]))
+        bits += sum(whole_bits(a) + whole_bits(abs(b)) for a, b in steps)
+        yield Written(add(num(int(sizes[0])), *from_on), bits, len(ranks))
+
+
 #: Forms by how common they are, beside products of blocks; those of how often ranks act.
 COMMON: tuple[Propose, ...] = (_constant, _of_count, _of_branch, lambda obs, _: in_turns(obs))
 COUNTED: tuple[Propose, ...] = (*COMMON, lambda obs, _: by_position(obs))
@@ -314,4 +336,5 @@ RARE: tuple[Propose, ...] = (
     _all_but_own,
     lambda obs, search: by_level(obs, search.inside),
     lambda obs, search: in_chunks(obs, search.inside),
+    _of_each_rank,
 )
