@@ -233,7 +233,7 @@ def fit_model(
     rows = {t.np: generate(as_traced(model, t.np), t.np, work=False) for t in tables}
     order, ordered = fit_order(model, tables, tree, rows, choice.grids)
     model = follow_counts(replace(model, order=order, items=ordered))
-    return replace(model, items=judged_items(model, tables, rows))
+    return replace(model, items=judged_items(model, tables, rows, typed))
 
 
 def _tracing(t: PointTable) -> Tracing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,11 +41,15 @@ _POSTS = ("MPI_I", "MPI_Send_init", "MPI_Recv_init")
 
 
 def judged_items(
-    model: Model, tables: Sequence[PointTable], evaluated: Mapping[int, ScaledRows]
+    model: Model,
+    tables: Sequence[PointTable],
+    evaluated: Mapping[int, ScaledRows],
+    typed: Collection[int] = (),
 ) -> tuple[Item, ...]:
     """Return the items with verdicts, from what the model reproduces at the traced counts.
 
-    evaluated: its rows at each of them, with the iterations that stated loops had there.
+    evaluated: its rows at each of them, with the iterations that stated loops had there; typed:
+    numbers among the program's arguments.
     """
     wrong: set[int] = set()
     values: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
@@ -69,6 +73,7 @@ def judged_items(
             item = replace(item, notes=(*item.notes, more))
         if (dim := _of_one_extent(item.relation, extents)) is not None:
             item = replace(item, notes=(*item.notes, Reason(Code.ONE_EXTENT, dims=(dim,))))
+        item = replace(item, notes=(*item.notes, *_domain(item, widest, typed)))
         why = {w for s in item.slots for w in s.why} | set(item.notes)
         seen = [values.get((i, k), (set(), set())) for k in range(len(item.slots))]
         verdict, more_why = _verdict(model, item, why, i in wrong, seen, len(tables))
@@ -227,6 +232,24 @@ def _of_one_extent(relation: Relation | None, extents: Sequence[tuple[int, ...]]
         return None
     axis = relation.along
     return axis if isinstance(axis, int) and len(set(extents[axis])) == 1 else None
+
+
+def _domain(item: Item, widest: Sequence[int], typed: Collection[int]) -> Iterator[Reason]:
+    """Yield up to how many ranks along a dimension neighbours are one rank away.
+
+    Of a message as long as an extent that was typed, the extent that is cut is likely as long: with
+    more ranks than that a block is thinner than what its neighbours need.
+    """
+    if not isinstance(item.relation, Shift):
+        return
+    sizes = {repr(slot.elements.expr): slot.elements.expr for slot in item.slots}
+    expr = next(iter(sizes.values()), None)
+    if len(sizes) != 1 or expr is None or expr[0] != "num":
+        return
+    extent = max((e for e in typed if e > 1 and expr[1] % e == 0), default=0)
+    for d, step in enumerate(item.relation.vec):
+        if step and extent >= widest[d]:
+            yield Reason(Code.DOMAIN_OPEN, at=extent, dims=(d,))
 
 
 def _numbers(expr: Any) -> int:

@@ -136,18 +136,28 @@ def _extents(model: Model) -> Iterator[Question]:
         Code.CONSTANT_OPEN: "which sizes depend on it",
     }
     weights: dict[tuple[Code, int], float] = {}
+    far: dict[tuple[int, int], float] = {}
     for item in model.items:
         for why in item.why:
+            for d in (why.dims or ()) if why.code == Code.DOMAIN_OPEN else ():
+                far[d, why.at] = far.get((d, why.at), 0.0) + _weight(item)
             for d in (why.dims or ()) if why.code in about else ():
                 weights[why.code, d] = weights.get((why.code, d), 0.0) + _weight(item)
     for (code, d), weight in sorted(weights.items()):
         traced = {dims[d] for dims in model.grid.dims.values()}
         text = f"another number of ranks in dimension {d} shows {about[code]}"
         yield Question(text, weight, partial(_another_extent, d, traced))
+    for (d, most), weight in sorted(far.items()):
+        text = f"more than {most} ranks in dimension {d} show whether partners are further away"
+        yield Question(text, weight, partial(_more_ranks, d, most))
 
 
 def _another_extent(dimension: int, traced: Collection[int], g: GridAt) -> bool:
     return g.dims[dimension] not in traced
+
+
+def _more_ranks(dimension: int, most: int, g: GridAt) -> bool:
+    return g.dims[dimension] > most
 
 
 def _directions(model: Model) -> Iterator[Question]:

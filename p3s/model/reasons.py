@@ -51,6 +51,7 @@ class Code(StrEnum):
     NUMBERS_OPEN = "numbers-open"
     ONE_EXTENT = "one-extent"
     CONSTANT_OPEN = "constant-open"
+    DOMAIN_OPEN = "domain-open"
     SHARED_PARTNER = "shared-partner"
     # seldom seen, or not met again
     FIRST_SEEN = "first-seen"
@@ -95,6 +96,8 @@ _SENTENCES = {
     "extent along it would have had one size, too",
     Code.ONE_EXTENT: "dimension {dims} had as many ranks at every traced count: other rules along "
     "it fit as well",
+    Code.DOMAIN_OPEN: "messages are as long as an extent of the program: if the one cut along "
+    "dimension {dims} is no longer, partners are further away beyond {at}",
     Code.SHARED_PARTNER: "never seen apart from another partner at the same rank",
     Code.FIRST_SEEN: "first seen at {at}",
     Code.ONE_COUNT: "seen at one count only",

@@ -28,6 +28,11 @@ _LOWERED = (Verdict.EXACT, Verdict.FITTED, Verdict.STATISTICAL)
 _STRUCTURE = (Code.GRID_OPEN, Code.PARTNERS_OPEN)
 
 
+#: The chance that an extent which nothing shows is no longer than one that the program was given:
+#: nothing speaks for either.
+_BEYOND = 0.5
+
+
 def structure_open(item: Item) -> bool:
     """Tell whether an item's grid or partners are open at the count that it was judged at."""
     return any(reason.code in _STRUCTURE for reason in item.why)
@@ -49,12 +54,14 @@ def chance_of_another(model: Model, n: int) -> float:
     that they cost more than those used. model: as judged at ``n``.
     """
     codes = {why.code for item in model.items for why in item.why}
-    chance = 0.0
+    chance, grid = 0.0, model_grid(model, n)
     if Code.PARTNERS_OPEN in codes:
         nodes = items_with_rivals(model).values()
-        chance = max(_chance_of_others(items, model_grid(model, n)) for items in nodes)
+        chance = max((_chance_of_others(items, grid) for items in nodes), default=0.0)
+        if any(_beyond_domain(item, grid) for item in model.items):
+            chance = max(chance, _BEYOND)
     if Code.GRID_OPEN in codes:
-        grid, rules = model_grid(model, n), model.grid
+        rules = model.grid
         differ = sum(other.weight for other in _other_grids(model, grid))
         agree = rules.family.weight() + sum(
             rule.weight()
@@ -153,7 +160,7 @@ def _item_at(
     open_here = []
     if any(_differs_on(item, grid, other) for other in others):
         open_here.append(Code.GRID_OPEN)
-    elif item.node in unsure:
+    elif item.node in unsure or _beyond_domain(item, grid):
         open_here.append(Code.PARTNERS_OPEN)
     if any(ranks_differ(slot, grid) for slot in item.slots):
         open_here.append(Code.RANKS_OPEN)
@@ -165,6 +172,13 @@ def _item_at(
         open_here.append(Code.NUMBERS_OPEN)
     why = (*item.why, *map(Reason, open_here))
     return replace(item, verdict=verdict, why=why)
+
+
+def _beyond_domain(item: Item, grid: GridAt) -> bool:
+    """Tell whether more blocks are cut than the extent that the program seems to cut has cells."""
+    return any(
+        grid.dims[d] > why.at for why in item.why if why.code == Code.DOMAIN_OPEN for d in why.dims
+    )
 
 
 def partners_differ(items: Sequence[Item], grid: GridAt) -> bool:
