@@ -148,10 +148,8 @@ def _burst(flood: Flood, rate: float, knee: int) -> float:
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:
     """Return intercept and slope of the least-squares line; of two points the line through."""
-    dx = x - x.mean()
-    spread = float((dx * dx).sum())
-    slope = float((dx * (y - y.mean())).sum()) / spread if spread > 0 else 0.0
-    return float(y.mean()) - slope * float(x.mean()), slope
+    slope, intercept = np.polyfit(x, y, 1)
+    return float(intercept), float(slope)
 
 
 def _squares(x: Floats, y: Floats, line: tuple[float, float]) -> float:

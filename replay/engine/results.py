@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -74,14 +75,8 @@ def interval_rank(count: int) -> int:
     """Return how many values may be cut off each end: P(Binomial(count, 1/2) <= k - 1) <= 2.5 %."""
     if count >= 1000:
         return int(count / 2 - 0.98 * count**0.5) - 1
-    below, term, rank = 0.0, 0.5**count, 0
-    while rank < count:
-        below += term
-        if below > 0.025:
-            break
-        term = term * (count - rank) / (rank + 1)
-        rank += 1
-    return max(rank - 1, 0)
+    below = np.cumsum([math.comb(count, k) * 0.5**count for k in range(count)])
+    return max(int(np.searchsorted(below, 0.025, side="right")) - 1, 0)
 
 
 def pass_medians(ns: Floats) -> Floats:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints
+from p3s.base.arrays import Bools, Floats, Ints, starts
 from p3s.program.mapping import RankMap
 from p3s.replay.plan.classes import Whole
 from p3s.replay.plan.executed import fits
@@ -100,7 +100,7 @@ def _without_foreign(steps: Steps, stays: Bools) -> Steps:
         steps,
         op=np.where(foreign, int(Op.REST), steps.op),
         done=steps.done[keep],
-        done_start=_sums(_kept(steps.done_start, keep)),
+        done_start=starts(_kept(steps.done_start, keep)),
     )
 
 
@@ -143,11 +143,11 @@ def _with_direct(
     counts = np.bincount(waits, minlength=len(place))
     made = replace(
         steps,
-        start=_sums(lengths),
+        start=starts(lengths),
         calls=tuple(names),
         members={**given.members, **steps.members},
         done=targets[sort],
-        done_start=_sums(counts),
+        done_start=starts(counts),
         to=np.concatenate((of_old[steps.to[kept]], none))[place],
         source=np.concatenate((of_old[steps.source[kept]], none))[place],
         **columns,
@@ -189,10 +189,6 @@ def _requests(
         axis=1,
     )
     return pairs[0], pairs[1]
-
-
-def _sums(counts: Ints) -> Ints:
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
 
 
 def _kept(done_start: Ints, keep: Bools) -> Ints:
