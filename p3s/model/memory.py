@@ -11,7 +11,7 @@ V = TypeVar("V")
 class Memory(Generic[V]):
     """Values by their keys; all are forgotten as soon as they take more room than ``most``."""
 
-    def __init__(self, most: int, room: Callable[[V], int] = lambda _: 1) -> None:
+    def __init__(self, most: int = 1 << 10, room: Callable[[V], int] = lambda _: 1) -> None:
         """room: what a value takes: one each, or its cells."""
         self._most, self._room, self._taken = most, room, 0
         self._known: dict[Hashable, V] = {}

@@ -26,8 +26,6 @@ from p3s.model.partners.stencil import as_often, leads, ways_between
 Vector = tuple[int, ...]
 #: Both directions, and what a sign says of a node otherwise.
 _BOTH = 0
-#: Sets of messages of which something is remembered.
-_KNOWN = 1024
 #: How the receiving half of a combined call is named.
 _HALF = "_recv"
 
@@ -67,8 +65,8 @@ class _Directions:
         self.nodes, self.explained, self.grids = nodes, explained, grids
         widest = np.max([g.dims for g in grids.values()], axis=0)
         self.open = {d for d, p in enumerate(widest) if p <= 2}
-        self._rates: Memory[float | None] = Memory(_KNOWN)
-        self._steps: Memory[list[Vector]] = Memory(_KNOWN)
+        self._rates: Memory[float | None] = Memory()
+        self._steps: Memory[list[Vector]] = Memory()
         self.kinds = {i: kind for i, e in explained.items() if (kind := self._kind(i, e))}
 
     def _pairs(self, i: int) -> tuple[object, ...]:
