@@ -15,7 +15,6 @@ from p3s.model.follow import posted
 from p3s.model.grid import domain_grids, grids, uncut
 from p3s.model.grid.at import GridAt, GridRule, Guard, standing_for_all
 from p3s.model.grid.guardfit import of_ranks
-from p3s.model.grid.nodes import grid_at
 from p3s.model.partners import stencil
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.members import Communicators
@@ -79,7 +78,7 @@ def spread_ranks(n: int) -> np.ndarray:
 def model_grid(model: Model, n: int) -> GridAt:
     """Return the program's process grid at ``n``; P3SError where its rule does not admit n."""
     family = model.grid.family
-    grid = grid_at(family, n)
+    grid = family.at(n)
     if grid is None:
         raise P3SError(
             f"the program's process grid ({family.text()}) has no form at {processes(n)}; "

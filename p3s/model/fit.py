@@ -31,7 +31,7 @@ from p3s.model.measured import shares_of
 from p3s.model.order.fit import fit_order
 from p3s.model.order.iterations import with_turns
 from p3s.model.partners.irregular import Sample, edges_seen, sample_relations
-from p3s.model.partners.items import empty_rows
+from p3s.model.partners.items import whole
 from p3s.model.partners.lines import Xor
 from p3s.model.sizes.amounts import alike, fit_amounts
 from p3s.model.sizes.observed import Observed
@@ -372,16 +372,8 @@ def _mostly_without_rule(node: Node, drafts: Sequence[Draft], counts: Sequence[i
 def _of_sample(draft: Draft, node: Node, sample: Sample, counts: Sequence[int]) -> Draft:
     """Return the draft of all messages of a node."""
     relation = sample if draft.item.kind == SEND else replace(sample, sign=-1)
-    rows = {n: node.rows.get(n, empty_rows()) for n in counts}
-    one = Observed(
-        rows,
-        {n: np.zeros(len(r.rank), dtype=np.int64) for n, r in rows.items()},
-        None,
-        {n: np.ones((1, n), dtype=bool) for n in counts},
-        draft.seen.grids,
-        relation,
-        draft.seen.place,
-    )
+    rows = {n: node.at(n) for n in counts}
+    one = whole(rows, draft.seen.grids, draft.seen.place, relation)
     slots = sample_slots(one, counts)
     return Draft(replace(draft.item, relation=relation, notes=(), slots=slots), one)
 

@@ -15,7 +15,6 @@ from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
 from p3s.model.grid.at import GridAt, GridRule
 from p3s.model.grid.domain_grids import Traced
-from p3s.model.grid.nodes import grid_at
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Verdict
@@ -257,7 +256,7 @@ def _grids(model: Model) -> Iterator[Question]:
 
 def _differs(rule: GridRule, g: GridAt) -> bool:
     """Tell whether a rule gives no grid there, or one that is another however it is turned."""
-    there = grid_at(rule, g.n)
+    there = rule.at(g.n)
     if there is None or len(there.dims) == len(g.dims):
         return there is None or not np.array_equal(there.coords, g.coords)
     return sorted(p for p in there.dims if p > 1) != sorted(p for p in g.dims if p > 1)

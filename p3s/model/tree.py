@@ -15,7 +15,7 @@ from p3s.laws.lawfinder import find_law
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.nodes import node_key
 from p3s.model.law_types import CountLaw
-from p3s.model.partners.communicator_laws import CommunicatorLaw, World
+from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.communicators import same_communicator
 from p3s.model.partners.irregular import sampled
 from p3s.model.partners.stencil import partners, stages_depend_on_n
@@ -94,7 +94,6 @@ def _assigned(
     order = np.argsort(node, kind="stable")
     bounds = np.searchsorted(node[order], np.arange(len(numbers) + 1))
     out = UNKNOWN_ITEM + table.group.astype(np.int64)
-    known: dict[CommunicatorLaw, set[tuple[int, ...]]] = {}
     shared = False
     for key, k in numbers.items():
         mine = order[bounds[k] : bounds[k + 1]]
@@ -112,7 +111,7 @@ def _assigned(
             elif is_on_comm(key[1]):
                 comms, which = np.unique(comm_of[table.group[mine]], return_inverse=True)
                 place = items[i].place or WORLD
-                here = [same_communicator(place, table, c, grid, known) for c in comms.tolist()]
+                here = [same_communicator(place, table, c, grid) for c in comms.tolist()]
                 hit, same = (np.array(each)[which] for each in zip(*here, strict=True))
                 found[hit & same & (fits > 0)] = i  # of several, the one made in the same iteration
             else:

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from p3s.model.grid import guardfit
+from p3s.model.grid.covers import JOINED, cheapest_covers
 from p3s.model.grid.grids import Balanced, Line
 from p3s.model.nextcount import Question, _decisions
 from p3s.model.partners import infer_partners as together
@@ -63,23 +63,18 @@ def test_relations_looked_for_at_once_are_those_found_one_by_one(family, cells, 
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_conjunction_is_found_wherever_three_atoms_are_enough(seed):
+def test_a_set_that_hits_everything_is_found_wherever_three_members_are_enough(seed):
     rng = np.random.default_rng(seed)
-    values = rng.random((14, 24)) < rng.choice([0.5, 0.7, 0.85])
-    truth = np.zeros(24, dtype=bool)
-    truth[:3] = True
-    values[:10, :3] = True  # the last four atoms leave out some who take part
-    everybody = np.ones(24, dtype=bool)
-    found = guardfit._cover(range(14), values, np.ones(14), everybody, truth)
-    for guard in found:
-        assert np.array_equal(values[list(guard.atoms)].all(axis=0), truth)
+    hits = rng.random((14, 21)) < rng.choice([0.15, 0.3, 0.5])
+    found = cheapest_covers(np.ones(14), hits, 3)
+    for cost, members in found:
+        assert hits[list(members)].any(axis=0).all()
+        assert cost == pytest.approx(len(members) + JOINED * (len(members) - 1))
     enough = [
-        k
-        for k in (1, 2, 3)
-        if any(np.array_equal(values[list(c)].all(0), truth) for c in combinations(range(14), k))
+        k for k in (1, 2, 3) if any(hits[list(c)].any(0).all() for c in combinations(range(14), k))
     ]
     if enough:
-        assert len(found[0].atoms) == enough[0]
+        assert len(found[0][1]) == enough[0]
 
 
 def test_what_rules_differ_in_is_one_sentence():

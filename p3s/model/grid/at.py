@@ -297,6 +297,9 @@ PARTS = {
 
 #: Bits that cost as much as a relation.
 RELATION_BITS = 20.0
+#: What is said beside the kind of a grid costs, in relations: another dimension (many short ones
+#: would explain anything), the extents at a count, that ranks are left out.
+SAID = 0.5
 #: How many times as many grids of the corpus are row-major, or of all ranks, as are not.
 _PLAIN = 36.0
 
@@ -318,6 +321,10 @@ class GridRule(Rule, what="process grid"):
     #: How many programs of the corpus have such a grid, plus a half (tests/data/frozen: 99 lines,
     #: 144 grids of several dimensions).
     seen: ClassVar[float] = 0.5
+    #: For which grids that leave ranks out it is tried (PARTS).
+    parts: ClassVar[tuple[str, ...]] = ()
+    #: Fields that files name beside order and extent.
+    named_too: ClassVar[tuple[str, ...]] = ()
 
     ndims: int
     order: tuple[int, ...] = ()
@@ -330,16 +337,6 @@ class GridRule(Rule, what="process grid"):
     @classmethod
     def proposed(cls, ndims: int) -> Iterator[GridRule]:
         """Yield the rules that are tried with so many dimensions."""
-        yield from ()
-
-    @classmethod
-    def of_divisors(cls, divisors: Sequence[int]) -> Iterator[GridRule]:
-        """Yield the rules that are tried for common divisors of the counts, after all others."""
-        yield from ()
-
-    @classmethod
-    def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
-        """Yield the rules that are tried for grids that leave ranks out."""
         yield from ()
 
     def extents(self, n: int) -> tuple[int, ...] | None:
@@ -420,17 +417,13 @@ class GridRule(Rule, what="process grid"):
     def to_json(self) -> dict[str, Any]:
         """Return the rule as plain data."""
         out: dict[str, Any] = {"kind": self.kind, "ndims": self.ndims}
-        own = {name: plain(value) for name, value in self.own().items()}
+        own = {name: plain(getattr(self, name)) for name in self.named_too}
         out.update(order=list(self.order), extent=self.extent, **own)
         if self.layout != "row":
             out["layout"] = self.layout
         if self.part:
             out["part"] = self.part
         return out
-
-    def own(self) -> dict[str, Any]:
-        """Return what files name of this kind only."""
-        return {}
 
     @classmethod
     def named(cls, kind: str, ndims: int, *more: Any, **named: Any) -> GridRule:
@@ -463,9 +456,3 @@ def layout_of(slow_first: Sequence[int]) -> str:
 def coords_of(dims: tuple[int, ...], n: int) -> np.ndarray:
     """Return the row-major coordinates of ranks 0..n-1, shape (ndims, n)."""
     return np.array(np.unravel_index(np.arange(n), dims), dtype=np.int64).reshape(len(dims), n)
-
-
-def rank_of(dims: tuple[int, ...], coords: np.ndarray) -> np.ndarray:
-    """Return row-major ranks of ``coords``, shape (ndims, m), all inside the grid."""
-    result: np.ndarray = np.ravel_multi_index(tuple(coords), dims).astype(np.int64)
-    return result

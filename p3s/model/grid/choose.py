@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.ops import RECV, SEND, is_on_comm
-from p3s.model.grid.at import GridAt, GridRule
+from p3s.model.grid.at import SAID, GridAt, GridRule
 from p3s.model.grid.carts import Cart, cart_of
 from p3s.model.grid.directions import settle
 from p3s.model.grid.domain_grids import (
@@ -24,7 +24,7 @@ from p3s.model.grid.domain_grids import (
     shape_of_messages,
 )
 from p3s.model.grid.grids import Balanced, Greedy, candidate_rules, rules_in_part, rules_of_nodes
-from p3s.model.grid.nodes import Node, unique_pairs, used
+from p3s.model.grid.nodes import Node, collect_nodes, unique_pairs, used
 from p3s.model.grid.stated import Statement, rules
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.communicators import Communicators, Used
@@ -64,8 +64,6 @@ class GridChoice:
 
 #: What the sizes of messages cost on a grid, in relations: any number above what they may cost.
 Vote = Callable[[GridChoice, float], float]
-#: What a dimension costs: without it, many short dimensions would explain anything.
-_DIMENSION = 0.5
 #: Rival rules that are kept.
 _RIVALS = 24
 #: Grids that cost so much more than the best, and this part of its cost, may be the true one.
@@ -137,10 +135,7 @@ def choose_grid(
 
 def _settled(nodes: Sequence[Node], choice: GridChoice) -> dict[int, Explanation]:
     """Return the explanations with the directions that are open as siblings show them."""
-    found = {
-        i: Explanation(list(e.relations), e.cost, e.unexplained, list(e.ambiguous))
-        for i, e in choice.explained.items()
-    }
+    found = {i: replace(e, rivals={}) for i, e in choice.explained.items()}
     return settle(nodes, found, choice.grids, choice.periods)
 
 
@@ -302,12 +297,7 @@ class _Search:
         same = self.cart.dims and fam.ndims == len(next(iter(self.cart.dims.values())))
         known = self.cart.periods if same else None
         comms = Communicators(self.tables, grids)
-        cost = (
-            _DIMENSION * (fam.ndims - 1)
-            + (0.5 if fam.part else 0.0)
-            + fam.cost()
-            + comms.cost(self.places)
-        )
+        cost = SAID * (fam.ndims - 1 + bool(fam.part)) + fam.cost() + comms.cost(self.places)
         explained: dict[int, Explanation] = {}
         least = sum(_least(each) for each in self.todo)
         for each in self.in_order():
@@ -420,44 +410,19 @@ def decide_splits(
     At equal cost, and where directions stay open without the tags, the tags are used.
     """
     out = {k: bool(v) for k, v in splits.items()}
-    known: dict[bytes, Explanation] = {}
-
-    def explained(pairs: Sequence[Pairs]) -> Explanation:
-        key = b"|".join(
-            np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes() for p in pairs
-        )
-        if key not in known:
-            known[key] = infer_partners(pairs, choice.periods)
-        return known[key]
-
-    for key in (k for k, v in splits.items() if v is None):
-        found = {
-            split: [explained(pairs) for pairs in _pairs_by_tag(tables, key, split, choice)]
-            for split in (False, True)
-        }
-        cost = {split: sum(e.cost for e in each) for split, each in found.items()}
-        out[key] = any(e.ambiguous for e in found[False]) or cost[True] <= cost[False]
+    wanted = [k for k, v in splits.items() if v is None]
+    known: dict[object, Explanation] = {}
+    found: dict[tuple[tuple[str, str], bool], list[Explanation]] = {}
+    for split in (False, True):
+        for node in collect_nodes(tables, {**out, **dict.fromkeys(wanted, split)}):
+            if (key := (node.site, node.op)) in wanted:
+                pairs = [Pairs(choice.grids[n], *unique_pairs(r)[:2]) for n, r in node.rows.items()]
+                alike = tuple((p.grid.n, p.rank.tobytes(), p.peer.tobytes()) for p in pairs)
+                if alike not in known:
+                    known[alike] = infer_partners(pairs, choice.periods)
+                found.setdefault((key, split), []).append(known[alike])
+    for key in wanted:
+        whole, by_tag = found[key, False], found[key, True]
+        dearer = sum(e.cost for e in by_tag) > sum(e.cost for e in whole)
+        out[key] = any(e.ambiguous for e in whole) or not dearer
     return out
-
-
-def _pairs_by_tag(
-    tables: Sequence[PointTable], key: tuple[str, str], split: bool, choice: GridChoice
-) -> list[list[Pairs]]:
-    """Return the pairs of one (site, operation) at all counts, of each tag if ``split``."""
-    out: dict[int, list[Pairs]] = {}
-    for t in tables:
-        tag = {i: g.tag if split else 0 for i, g in enumerate(t.groups) if (g.site, g.op) == key}
-        rows = np.flatnonzero(np.isin(t.group, list(tag)))
-        peer = np.array([t.groups[g].peer for g in t.group[rows].tolist()], dtype=np.int64)
-        tags = np.array([tag[g] for g in t.group[rows].tolist()], dtype=np.int64)
-        for each in dict.fromkeys(tags.tolist()):
-            mine = (tags == each) & (peer >= 0)
-            both = np.unique(np.stack([t.rank[rows][mine], peer[mine]], axis=1), axis=0)
-            out.setdefault(each, []).append(
-                Pairs(
-                    choice.grids[t.np],
-                    np.ascontiguousarray(both[:, 0]),
-                    np.ascontiguousarray(both[:, 1]),
-                )
-            )
-    return list(out.values())

@@ -18,9 +18,10 @@ from p3s.base.ops import RECV, SEND
 from p3s.capture.neighbours import side_of
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.nodes import Node, pairs_on
+from p3s.model.memory import Memory
 from p3s.model.partners.infer_partners import Explanation
 from p3s.model.partners.relation import Relation, Shift
-from p3s.model.partners.stencil import partners
+from p3s.model.partners.stencil import as_often, leads, ways_between
 
 Vector = tuple[int, ...]
 #: Both directions, and what a sign says of a node otherwise.
@@ -64,8 +65,8 @@ class _Directions:
         self.nodes, self.explained, self.grids = nodes, explained, grids
         widest = np.max([g.dims for g in grids.values()], axis=0)
         self.open = {d for d, p in enumerate(widest) if p <= 2}
-        self._rates: dict[object, float | None] = {}
-        self._steps: dict[object, list[Vector]] = {}
+        self._rates: Memory[float | None] = Memory()
+        self._steps: Memory[list[Vector]] = Memory()
         self.kinds = {i: kind for i, e in explained.items() if (kind := self._kind(i, e))}
 
     def _pairs(self, i: int) -> tuple[object, ...]:
@@ -94,30 +95,15 @@ class _Directions:
     def _rate(self, i: int, rels: Sequence[Relation]) -> float | None:
         """Return the messages of each way to a partner at the largest count; None: not constant,
         or other partners."""
-        key = (*rels, *self._pairs(i))
-        if key not in self._rates:
-            self._rates[key] = self._rate_of(i, rels)
-        return self._rates[key]
+        return self._rates.of((*rels, *self._pairs(i)), lambda: self._rate_of(i, rels))
 
     def _rate_of(self, i: int, rels: Sequence[Relation]) -> float | None:
         rate = None
         for n, rows in self.nodes[i].rows.items():
-            known = rows.peer >= 0
-            times = np.zeros((n, n), dtype=np.int64)
-            np.add.at(times, (rows.rank[known], rows.peer[known]), rows.count[known])
-            ways = np.zeros((n, n), dtype=np.int64)
-            for rel in rels:
-                for to in partners(rel, self.grids[n]):
-                    there = to >= 0
-                    np.add.at(ways, (np.flatnonzero(there), to[there]), 1)
-            if not times.diagonal().any():
-                np.fill_diagonal(ways, 0)
-            if not np.array_equal(times > 0, ways > 0):
+            p = pairs_on(rows, self.grids[n])
+            if p.times is None or not leads(rels, p, oneself=False) or not as_often(rels, p):
                 return None
-            each = times[ways > 0] / ways[ways > 0]
-            if not len(each) or (each != each[0]).any():
-                return None
-            rate = float(each[0])
+            rate = float(rows.count[rows.peer >= 0].sum() / ways_between(rels, p).sum())
         return rate
 
     # ---- borders and both directions -------------------------------------------------------------
@@ -140,10 +126,7 @@ class _Directions:
 
         Across an edge of which one dimension has a single rank a step is one along the other.
         """
-        key = self._pairs(i)
-        if key not in self._steps:
-            self._steps[key] = self._vectors_of(i)
-        return self._steps[key]
+        return self._steps.of(self._pairs(i), lambda: self._vectors_of(i))
 
     def _vectors_of(self, i: int) -> list[Vector]:
         steps: dict[Vector, set[Vector]] = {}

@@ -6,22 +6,20 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from p3s.base.extents import dims_rounded, divisors, factorisations, prime_factors
 from p3s.base.ops import SEND
-from p3s.model.grid.at import GridAt, GridRule, coords_of
-from p3s.model.grid.grids import Bits, Listed, Several, all_rules
+from p3s.model.grid.at import SAID, GridAt, GridRule, coords_of
+from p3s.model.grid.grids import DIMENSIONS, Bits, Listed, Several, all_rules
 
 if TYPE_CHECKING:
     from p3s.model.grid.nodes import Node
 
 #: Numbers of arguments that are taken for extents of a domain, and at most how many.
 _LEAST, _MOST = 4, 6
-#: Dimensions of domains.
-_DIMENSIONS = (2, 3)
 #: Domains that are tried where nothing says which it is: lengths of the dimensions to one another.
 _LENGTHS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 #: Extents in files are whole numbers: what messages tell of a domain is so exact.
@@ -37,28 +35,19 @@ class OfDomain(Several):
     """Extents that a rule makes of n and the domain's extents; extent: which of its variants."""
 
     price = 0.3
-    variants: ClassVar[tuple[int, ...]] = (0, 1)
+    named_too = ("domain",)
+    #: How each variant reads, the domain left out.
+    ways: ClassVar[tuple[str, ...]]
     domain: tuple[int, ...] = ()
-
-    @classmethod
-    def proposed(cls, ndims: int) -> Iterator[OfDomain]:
-        yield from ()
 
     @classmethod
     def for_domain(cls, domain: Sequence[int]) -> Iterator[OfDomain]:
         """Yield the rules that are tried for a domain of such extents."""
-        for variant in cls.variants:
+        for variant in range(len(cls.ways)):
             yield cls(len(domain), extent=variant, domain=tuple(domain))
 
-    def own(self) -> dict[str, Any]:
-        return {"domain": list(self.domain)}
-
     def how(self) -> str:
-        return f"{self.named_as()}, of a domain of {' x '.join(map(str, self.domain))}"
-
-    def named_as(self) -> str:
-        """Return the rule for people, the domain left out."""
-        raise NotImplementedError
+        return f"{self.ways[self.extent]}, of a domain of {' x '.join(map(str, self.domain))}"
 
 
 @dataclass(frozen=True)
@@ -66,6 +55,7 @@ class LeastSurface(OfDomain, kind="least_surface"):
     """The extents whose blocks have the least surface; of equal ones the first, or the last (1)."""
 
     seen = 2.5
+    ways = ("blocks of least surface", "blocks of least surface")
 
     def extents(self, n: int) -> tuple[int, ...] | None:
         best: tuple[float, tuple[int, ...]] | None = None
@@ -82,15 +72,14 @@ class LeastSurface(OfDomain, kind="least_surface"):
         volume = math.prod(sides)
         return sum(volume / side for side in sides)
 
-    def named_as(self) -> str:
-        return "blocks of least surface"
-
 
 @dataclass(frozen=True)
 class LongestFirst(OfDomain, kind="longest_first"):
     """The factors of n, the largest first (extent 0) or the smallest first (1), each to the
     dimension in which the blocks are longest.
     """
+
+    ways = ("the longest side is cut", "the longest side is cut, small factors first")
 
     def extents(self, n: int) -> tuple[int, ...] | None:
         dims = [1] * self.ndims
@@ -108,9 +97,6 @@ class LongestFirst(OfDomain, kind="longest_first"):
             out.append((factor, d))
         return out
 
-    def named_as(self) -> str:
-        return "the longest side is cut" + (", small factors first" if self.extent else "")
-
 
 @dataclass(frozen=True)
 class PastRatio(OfDomain, kind="past_ratio"):
@@ -119,8 +105,11 @@ class PastRatio(OfDomain, kind="past_ratio"):
     """
 
     seen = 2.5
-
-    variants = (0, 1, 2)
+    ways = (
+        "first divisor past the ratio",
+        "last divisor before the ratio",
+        "divisor nearest to the ratio",
+    )
 
     @classmethod
     def for_domain(cls, domain: Sequence[int]) -> Iterator[OfDomain]:
@@ -138,26 +127,21 @@ class PastRatio(OfDomain, kind="past_ratio"):
             return short[-1] if short else ways[0]
         return past[0] if past else ways[-1]
 
-    def named_as(self) -> str:
-        how = ("first divisor past", "last divisor before", "divisor nearest to")
-        return f"{how[self.extent]} the ratio"
-
 
 @dataclass(frozen=True)
 class RoundedShares(OfDomain, kind="rounded_shares"):
     """The largest divisors up to the rounded extents that would make blocks with equal sides."""
 
+    ways = ("divisors up to the rounded shares of equal sides",)
+
     @classmethod
     def for_domain(cls, domain: Sequence[int]) -> Iterator[OfDomain]:
-        if len(domain) in _DIMENSIONS:
-            yield cls(len(domain), domain=tuple(domain))
+        if len(domain) in DIMENSIONS:
+            yield from super().for_domain(domain)
 
     def extents(self, n: int) -> tuple[int, ...] | None:
         order = (*range(1, self.ndims), 0)
         return dims_rounded(n, tuple(map(float, self.domain)), order)
-
-    def named_as(self) -> str:
-        return "divisors up to the rounded shares of equal sides"
 
 
 def domains(typed: Collection[int]) -> list[tuple[int, ...]]:
@@ -165,7 +149,7 @@ def domains(typed: Collection[int]) -> list[tuple[int, ...]]:
     sizes = sorted(v for v in set(typed) if v >= _LEAST)[-_MOST:]
     seen: set[tuple[int, ...]] = set()
     out = []
-    for ndims in _DIMENSIONS:
+    for ndims in DIMENSIONS:
         for domain in product(sizes, repeat=ndims):
             shape = shape_of(domain)
             if shape not in seen:
@@ -175,7 +159,7 @@ def domains(typed: Collection[int]) -> list[tuple[int, ...]]:
 
 
 def _shapes() -> list[tuple[int, ...]]:
-    found = [d for k in _DIMENSIONS for d in product(_LENGTHS[:: 2 * k - 3], repeat=k)]
+    found = [d for k in DIMENSIONS for d in product(_LENGTHS[:: 2 * k - 3], repeat=k)]
     return list(dict.fromkeys(map(shape_of, found)))
 
 
@@ -285,42 +269,32 @@ _FOLLOWED, _TRIED = 12, 4
 _MOST_STEPS = 12
 #: Counts that a rule with an exception has to explain.
 _AGREEING = 3
-#: What every extent that no rule gives costs.
-_EXCEPTION = 0.5
 
 
 @dataclass(frozen=True)
 class Traced(Listed, kind="traced"):
     """Extents as the traces show them; no rule gives them, so there are none at other counts."""
 
+    named_as = "of extents read off the traces, which no rule gives"
     rest: str = ""
 
     def cost(self) -> float:
-        return _EXCEPTION * len(self.listed)
-
-    def how(self) -> str:
-        return "of extents read off the traces, which no rule gives"
+        return SAID * len(self.listed)
 
 
 @dataclass(frozen=True)
 class Otherwise(Several, kind="otherwise"):
     """Extents of a ``rule`` but at the counts ``listed``."""
 
+    named_too = ("listed", "rule")
     rule: GridRule | None = field(default=None, metadata={"read": GridRule.load})
-
-    @classmethod
-    def proposed(cls, ndims: int) -> Iterator[GridRule]:
-        yield from ()
 
     def extents(self, n: int) -> tuple[int, ...] | None:
         found = dict(self.listed).get(n)
         return found if found or self.rule is None else self.rule.dims(n)
 
     def cost(self) -> float:
-        return _EXCEPTION * len(self.listed) + (self.rule.cost() if self.rule else 0.0)
-
-    def own(self) -> dict[str, Any]:
-        return {"listed": [[n, list(d)] for n, d in self.listed], "rule": self.rule}
+        return SAID * len(self.listed) + (self.rule.cost() if self.rule else 0.0)
 
     def how(self) -> str:
         but = ", ".join(f"{'x'.join(map(str, dims))} at {n}" for n, dims in self.listed)
@@ -335,7 +309,7 @@ def rules_of_traces(
     nodes: how often each set of partners occurs, and the partners at every count.
     """
     rules: list[GridRule] = []
-    for ndims in _DIMENSIONS:
+    for ndims in DIMENSIONS:
         for listed in _best_lists(nodes, counts, ndims):
             rules += [*_but_smallest(listed), Traced(ndims, listed=listed)]
     return rules

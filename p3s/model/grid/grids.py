@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
 from math import gcd, prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from p3s.base.extents import dims_balanced, dims_greedy, dims_nested, dims_rounded, factorisations
 from p3s.model.grid.at import LAYOUTS, PARTS, GridRule, coords_of
 
-#: The most dimensions that are tried.
-_MOST = 4
+#: The most dimensions that are tried; those of domains and of nodes.
+_MOST, DIMENSIONS = 4, (2, 3)
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,12 @@ class Line(GridRule, kind="line"):
     """All ranks in one dimension."""
 
     seen = 99.5
+    parts = ("last", "first", "power")
 
     @classmethod
     def proposed(cls, ndims: int) -> Iterator[GridRule]:
         if ndims == 1:
             yield cls(1)
-
-    @classmethod
-    def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
-        yield from cls.proposed(ndims)
 
     def extents(self, n: int) -> tuple[int, ...] | None:
         return (n,)
@@ -42,13 +39,17 @@ class Line(GridRule, kind="line"):
 
 @dataclass(frozen=True)
 class Several(GridRule):
-    """Several dimensions; least: how many of them it is tried for."""
+    """Several dimensions; least: from how many of them on it is tried as it is (0: never).
 
-    least: ClassVar[int] = 2
+    named_as: how long the dimensions are, for people, with what the rule (0) says.
+    """
+
+    least: ClassVar[int] = 0
+    named_as: ClassVar[str] = ""
 
     @classmethod
     def proposed(cls, ndims: int) -> Iterator[GridRule]:
-        if ndims >= cls.least:
+        if 0 < cls.least <= ndims:
             yield cls(ndims)
 
     def words(self) -> str:
@@ -56,7 +57,7 @@ class Several(GridRule):
 
     def how(self) -> str:
         """Return how long the dimensions are, for people."""
-        raise NotImplementedError
+        return self.named_as.format(self)
 
 
 @dataclass(frozen=True)
@@ -64,34 +65,26 @@ class Cube(Several, kind="cube"):
     """Equal extents."""
 
     seen = 28.5
-
-    @classmethod
-    def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
-        if ndims > 1:
-            yield cls(ndims)
+    least = 2
+    parts = ("last", "first", "root", "power")
+    named_as = "equal extents"
 
     def extents(self, n: int) -> tuple[int, ...] | None:
         root = round(n ** (1 / self.ndims))
         return (root,) * self.ndims if root**self.ndims == n else None
-
-    def how(self) -> str:
-        return "equal extents"
 
 
 @dataclass(frozen=True)
 class Factors(Several):
     """Extents that a rule makes of n and the number of dimensions; turned: the other way round."""
 
+    least = 2
     rule: ClassVar[Callable[[int, int], tuple[int, ...]]]
     turned: ClassVar[bool] = False
-    named_as: ClassVar[str]
 
     def extents(self, n: int) -> tuple[int, ...] | None:
         dims = type(self).rule(n, self.ndims)
         return dims[::-1] if self.turned else dims
-
-    def how(self) -> str:
-        return self.named_as
 
 
 @dataclass(frozen=True)
@@ -100,13 +93,9 @@ class Balanced(Factors, kind="balanced"):
 
     seen = 60.5
 
+    parts = ("last", "first", "power")
     rule = staticmethod(dims_balanced)
     named_as = "MPI_Dims_create (balanced), descending"
-
-    @classmethod
-    def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
-        if ndims > 1 and part != "root":
-            yield cls(ndims)
 
 
 @dataclass(frozen=True)
@@ -139,7 +128,9 @@ class GreedyUp(Greedy, kind="greedy_up"):
 class Power2(Several, kind="power2"):
     """Powers of two; order: the dimension doubled first, second, ..."""
 
+    named_as = "powers of two, dimension {0.order[0]} doubled first"
     seen = 2.5
+    parts: ClassVar[tuple[str, ...]] = ("last", "first", "power")
 
     @classmethod
     def proposed(cls, ndims: int) -> Iterator[GridRule]:
@@ -149,12 +140,6 @@ class Power2(Several, kind="power2"):
             rest = [o for o in permutations(forward) if o not in ends] if ndims == 3 else []
             yield from (cls(ndims, order) for order in (*ends, *rest))
 
-    @classmethod
-    def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
-        if ndims > 1 and part != "root":
-            forward = tuple(range(ndims))
-            yield from (cls(ndims, order) for order in (forward, forward[::-1]))
-
     def extents(self, n: int) -> tuple[int, ...] | None:
         if n & (n - 1):
             return None
@@ -162,9 +147,6 @@ class Power2(Several, kind="power2"):
         for k in range(n.bit_length() - 1):
             dims[self.order[k % len(self.order)]] *= 2
         return tuple(dims)
-
-    def how(self) -> str:
-        return f"powers of two, dimension {self.order[0]} doubled first"
 
 
 @dataclass(frozen=True)
@@ -192,6 +174,7 @@ class Rounded(Several, kind="rounded"):
     """
 
     least = 3
+    named_as = "largest divisor up to the rounded root, dimension {0.order[0]} first"
 
     @classmethod
     def proposed(cls, ndims: int) -> Iterator[GridRule]:
@@ -200,9 +183,6 @@ class Rounded(Several, kind="rounded"):
 
     def extents(self, n: int) -> tuple[int, ...] | None:
         return dims_rounded(n, (1.0,) * self.ndims, self.order)
-
-    def how(self) -> str:
-        return f"largest divisor up to the rounded root, dimension {self.order[0]} first"
 
 
 @dataclass(frozen=True)
@@ -213,6 +193,7 @@ class Bits(Power2, kind="bits"):
     """
 
     seen = 3.5
+    parts = ()
 
     @classmethod
     def proposed(cls, ndims: int) -> Iterator[GridRule]:
@@ -220,10 +201,6 @@ class Bits(Power2, kind="bits"):
             forward = tuple(range(ndims))
             for up in (0, 1):
                 yield from (cls(ndims, order, up) for order in (forward, forward[::-1]))
-
-    @classmethod
-    def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
-        yield from ()
 
     def arrangement(self) -> str:
         return self.part or f"bits{self.order}{self.extent}"
@@ -250,16 +227,14 @@ class Bits(Power2, kind="bits"):
 class Fixed(Several, kind="fixed"):
     """One ``extent`` is always the same, that of dimension order[0]; the others are ``rest``'s."""
 
+    named_as = "extent {0.extent} fixed in dimension {0.order[0]}"
     seen = 4.5
 
     price = 0.4
 
     @classmethod
-    def proposed(cls, ndims: int) -> Iterator[GridRule]:
-        yield from ()
-
-    @classmethod
     def of_divisors(cls, divisors: Sequence[int]) -> Iterator[GridRule]:
+        """Yield the rules that are tried for common divisors of the counts."""
         yield from (cls(2, (pos,), e) for e in divisors for pos in (0, 1))
         for e in divisors:
             for pos in (0, 1, 2):
@@ -277,33 +252,23 @@ class Fixed(Several, kind="fixed"):
         others = rest.dims(n // self.extent)
         return None if others is None else (*others[:at], self.extent, *others[at:])
 
-    def own(self) -> dict[str, Any]:
-        return {"rest": self.rest} if self.ndims > 2 else {}
-
-    def how(self) -> str:
-        return f"extent {self.extent} fixed in dimension {self.order[0]}"
+    @property
+    def named_too(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("rest",) if self.ndims > 2 else ()
 
 
 @dataclass(frozen=True)
 class Listed(Several, kind="listed"):
     """Extents at some counts are ``listed``, those at others by the rule ``rest`` (empty: none)."""
 
-    @classmethod
-    def proposed(cls, ndims: int) -> Iterator[GridRule]:
-        yield from ()
+    named_as = "of stated extents"
+    named_too = ("rest", "listed")
 
     def extents(self, n: int) -> tuple[int, ...] | None:
         found = dict(self.listed).get(n)
         if found is None and self.rest:
             return GridRule.named(self.rest, self.ndims).dims(n)
         return found
-
-    def to_json(self) -> dict[str, Any]:
-        listed = [[n, list(dims)] for n, dims in self.listed]
-        return {**super().to_json(), "rest": self.rest, "listed": listed}
-
-    def how(self) -> str:
-        return "of stated extents"
 
 
 def all_rules(counts: Sequence[int]) -> list[GridRule]:
@@ -312,7 +277,7 @@ def all_rules(counts: Sequence[int]) -> list[GridRule]:
     gcd = math.gcd(*counts)
     divisors = [e for e in range(2, min(gcd, 64) + 1) if gcd % e == 0]
     out = [rule for nd in range(1, _MOST + 1) for kind in kinds for rule in kind.proposed(nd)]
-    return out + [rule for kind in kinds for rule in kind.of_divisors(divisors)]
+    return [*out, *Fixed.of_divisors(divisors)]
 
 
 def rules_in_part(counts: Sequence[int]) -> list[GridRule]:
@@ -322,14 +287,15 @@ def rules_in_part(counts: Sequence[int]) -> list[GridRule]:
         for part in filter(None, PARTS)
         for nd in range(1, _MOST)
         for kind in GridRule.kinds.values()
-        for rule in kind.in_part(nd, part)
+        if part in kind.parts
+        for rule in kind.proposed(nd)
+        if rule.order in ((), tuple(range(nd)), tuple(range(nd))[::-1])
     ]
     return [
         f
         for f in out
         if all(f.dims(n) is not None for n in counts)
         and any(f.members(n)[1] < n for n in counts)
-        and not (f.ndims == 1 and f.part == "root")
         and (f.ndims == 1 or any(sum(x > 1 for x in f.dims(n) or ()) > 1 for n in counts))
     ]
 
@@ -376,8 +342,8 @@ def _orders(fam: GridRule, n: int, members: tuple[int, ...]) -> bool:
     )
 
 
-#: The most ranks of a node, and dimensions of a grid.
-_MOST_RANKS, _DIMENSIONS = 64, (2, 3)
+#: The most ranks of a node.
+_MOST_RANKS = 64
 #: Rules of the grid of nodes.
 _RULES = ("balanced", "balanced_up", "greedy", "greedy_up", "power2")
 
@@ -390,13 +356,10 @@ class OfNodes(Several, kind="of_nodes"):
     column by column (1).
     """
 
+    named_too = ("rest",)
     seen = 1.5
 
     price = 0.4
-
-    @classmethod
-    def proposed(cls, ndims: int) -> Iterator[GridRule]:
-        yield from ()
 
     def extents(self, n: int) -> tuple[int, ...] | None:
         nodes, left = divmod(n, prod(self.order))
@@ -417,9 +380,6 @@ class OfNodes(Several, kind="of_nodes"):
         found: np.ndarray = place[:, ranks // each] + within[:, ranks % each]
         return found
 
-    def own(self) -> dict[str, Any]:
-        return {"rest": self.rest}
-
     def how(self) -> str:
         node = "x".join(map(str, self.order))
         return f"nodes of {node} ranks numbered together, the nodes as {self.rest}"
@@ -437,7 +397,7 @@ def rules_of_nodes(counts: Sequence[int]) -> list[GridRule]:
         OfNodes(len(node), node, inner, rest, layout)
         for ranks in range(2, min(common, _MOST_RANKS) + 1)
         if common % ranks == 0
-        for ndims in _DIMENSIONS
+        for ndims in DIMENSIONS
         for node in factorisations(ranks, ndims)
         for rest, layout, inner in product(_RULES, LAYOUTS[:2], (0, 1))
         if OfNodes(ndims, node, inner, rest, layout).at(max(counts)) is not None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from p3s.base.ops import RECV, SEND, kind_of
-from p3s.model.grid.at import GridAt, GridRule
+from p3s.model.grid.at import GridAt
 from p3s.model.order.iterations import needless
 from p3s.model.partners.communicators import Used
 from p3s.model.partners.pairs import Pairs
@@ -38,6 +38,11 @@ class Node:
     def kind(self) -> str:
         """The kind of the operation."""
         return kind_of(self.op)
+
+    def at(self, n: int, mask: np.ndarray | None = None) -> Rows:
+        """Return the rows at a count, or some of them."""
+        rows = self.rows.get(n) or Rows(*[np.zeros(0, dtype=np.int64)] * len(fields(Rows)))
+        return rows if mask is None else rows.take(mask)
 
 
 def node_key(
@@ -73,7 +78,8 @@ def tag_splits(tables: Sequence[PointTable]) -> dict[tuple[str, str], bool | Non
         if (
             not 1 < len(tags) <= MAX_TAGS
             or set(last) != tags
-            or not (narrower or _same_pairs_twice(last))
+            # two tags for the same partner: with extents of 2, both directions of one dimension
+            or not (narrower or len(last) == 2)
             or _names_a_rank(by_n)
         ):
             out[key] = False
@@ -96,11 +102,6 @@ def _names_a_rank(by_n: Mapping[int, Mapping[int, set[tuple[int, int]]]]) -> boo
         ):
             return True
     return False
-
-
-def _same_pairs_twice(by_tag: Mapping[int, set[tuple[int, int]]]) -> bool:
-    """Two tags for the same partner: with extents of 2, both directions of one dimension."""
-    return len(by_tag) == 2
 
 
 def collect_nodes(
@@ -152,11 +153,6 @@ def _root_index(t: PointTable, comm: int, root: int) -> int:
         return -1
     members = t.places[comm].members
     return members.index(root) if root in members else -1
-
-
-def grid_at(rule: GridRule, n: int) -> GridAt | None:
-    """Return the rule's grid at ``n``, or None where it does not admit ``n``."""
-    return rule.at(n)
 
 
 def used(node: Node) -> Used:

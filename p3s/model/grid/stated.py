@@ -256,11 +256,7 @@ def _listed(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents]
             f"no rule gives {', '.join(f'{shape(d)} at {n}' for n, d in known.extents)}; state the "
             f"extents at the other traced counts too ({', '.join(map(str, missing))})"
         )
-    return [
-        GridRule.named(
-            "listed", len(known.extents[0][1]), rest="", listed=tuple(sorted(table.items()))
-        )
-    ]
+    return [Listed(len(known.extents[0][1]), rest="", listed=tuple(sorted(table.items())))]
 
 
 def _ordered(fam: GridRule, known: Statement, made: bool) -> Iterator[GridRule]:

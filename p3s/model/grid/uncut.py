@@ -32,11 +32,8 @@ _BEYOND = range(2, 17)
 class Uncut(Several, kind="uncut"):
     """Grids of a ``rule`` of more dimensions, of which those of ``order`` are cut first."""
 
+    named_too = ("rule",)
     rule: GridRule | None = field(default=None, metadata={"read": GridRule.load})
-
-    @classmethod
-    def proposed(cls, ndims: int) -> Iterator[GridRule]:
-        yield from ()
 
     def _inner(self) -> GridRule:
         assert self.rule is not None
@@ -57,9 +54,6 @@ class Uncut(Several, kind="uncut"):
         kept = list(self.order)
         dims = tuple(grid.dims[d] for d in kept)
         return replace(grid, dims=dims, coords=grid.coords[kept])
-
-    def own(self) -> dict[str, object]:
-        return {"rule": self.rule}
 
     def words(self) -> str:
         inner = self._inner()
@@ -121,7 +115,7 @@ def uncut_rivals(
     ndims, counts = family.ndims, sorted(grids)
     out: dict[object, GridRule] = {}
     for lengths, hidden in _domains(ndims, faces, set(typed)):
-        for order in _places(ndims, ndims + len(hidden)):
+        for order in combinations(range(ndims + len(hidden)), ndims):
             for rule in rules_for(_merged(lengths, hidden, order)):
                 uncut = Uncut(ndims, order, rule=replace(rule, layout=family.layout))
                 if all((g := uncut.at(n)) is not None and g.key == grids[n].key for n in counts):
@@ -129,11 +123,6 @@ def uncut_rivals(
                     if any(dims is not None and len(dims) > ndims for dims in beyond):
                         out.setdefault(beyond, uncut)
     return list(out.values())
-
-
-def _places(kept: int, ndims: int) -> Iterator[tuple[int, ...]]:
-    """Yield the dimensions that those cut may be among ``ndims``."""
-    yield from combinations(range(ndims), kept)
 
 
 def _merged(lengths: Sequence[int], hidden: Sequence[int], order: Sequence[int]) -> list[int]:
@@ -150,7 +139,7 @@ def _domains(
         known = [t for t in typed if t > 1]
         for count in range(1, _MOST):
             for hidden in permutations(known, count):
-                if any(f.factor % prod(hidden) == 0 and _plain(f, hidden) for f in faces):
+                if any(f.factor in {k * prod(hidden) for k in _FIELDS} for f in faces):
                     yield from (((length,), hidden) for length in known)
         return
     shown: dict[int, Counter[int]] = {}
@@ -161,10 +150,6 @@ def _domains(
         return
     lengths = tuple(shown[d].most_common(1)[0][0] for d in range(ndims))
     yield from ((lengths, (size,)) for size in sorted(_sizes(faces, typed)))
-
-
-def _plain(face: Face, hidden: Iterable[int]) -> bool:
-    return face.factor // prod(hidden) in _FIELDS
 
 
 def _sizes(faces: Collection[Face], typed: set[int]) -> set[int]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from p3s.model.grid.at import GridAt, GridRule, Guard
 from p3s.model.grid.grids import Balanced, BalancedUp, Cube, Greedy, GreedyUp, Power2
+from p3s.model.memory import Memory
 from p3s.model.partners.pairs import Pairs
 from p3s.model.registry import Rule, left_out
 
@@ -55,9 +56,11 @@ class CommunicatorLaw(Rule, what="communicator law"):
     """A law; order: "" (by rank), "reverse" or "grid" (places on the process grid, row-major).
 
     ordinal: of communicators with these members, which in the order of their making. A kind says
-    whether relations may lead along the communicators (``leads``), where the grid is no axis.
+    whether relations may lead along the communicators (``leads``), where the grid is no axis;
+    words: how it reads, with the values of its fields.
     """
 
+    words: ClassVar[str] = ""
     kinds: ClassVar[dict[str, type[CommunicatorLaw]]]
     order: str = left_out("", last=True)
     ordinal: int | None = left_out(None, last=True)
@@ -100,7 +103,7 @@ class CommunicatorLaw(Rule, what="communicator law"):
 
     def members_text(self) -> str:
         """Return the members for people, not in which order."""
-        raise NotImplementedError
+        return self.words.format(**vars(self))
 
     def text(self) -> str:
         """Return the law for people."""
@@ -111,6 +114,7 @@ class CommunicatorLaw(Rule, what="communicator law"):
 class World(CommunicatorLaw, kind="world"):
     """All ranks."""
 
+    words = "all ranks"
     leads = False
 
     @classmethod
@@ -124,14 +128,12 @@ class World(CommunicatorLaw, kind="world"):
     def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
         return np.zeros(n, dtype=np.int64)
 
-    def members_text(self) -> str:
-        return "all ranks"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Alone(CommunicatorLaw, kind="self"):
     """The rank alone."""
 
+    words = "the rank alone"
     leads = False
 
     @classmethod
@@ -140,9 +142,6 @@ class Alone(CommunicatorLaw, kind="self"):
 
     def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
         return ranks
-
-    def members_text(self) -> str:
-        return "the rank alone"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +209,7 @@ class Without(CommunicatorLaw, kind="without"):
 class Modulo(CommunicatorLaw, kind="modulo"):
     """Ranks with the same r mod k."""
 
+    words = "ranks with equal r mod {k}"
     k: int
 
     @classmethod
@@ -226,14 +226,12 @@ class Modulo(CommunicatorLaw, kind="modulo"):
     def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
         return np.asarray(ranks % self.k)
 
-    def members_text(self) -> str:
-        return f"ranks with equal r mod {self.k}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes(CommunicatorLaw, kind="nodes"):
     """``size`` ranks in a row."""
 
+    words = "{size} ranks in a row"
     size: int
 
     @classmethod
@@ -250,9 +248,6 @@ class Nodes(CommunicatorLaw, kind="nodes"):
 
     def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
         return np.asarray(ranks // self.size)
-
-    def members_text(self) -> str:
-        return f"{self.size} ranks in a row"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +296,7 @@ class Parts(CommunicatorLaw, kind="parts"):
 class Spread(CommunicatorLaw, kind="spread"):
     """Ranks with the same r mod (n // k)."""
 
+    words = "ranks with equal r mod (n//{k})"
     k: int
 
     @classmethod
@@ -309,9 +305,6 @@ class Spread(CommunicatorLaw, kind="spread"):
 
     def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
         return np.asarray(ranks % max(n // self.k, 1))
-
-    def members_text(self) -> str:
-        return f"ranks with equal r mod (n//{self.k})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,13 +406,11 @@ class Where(CommunicatorLaw, kind="where"):
 class Odd(CommunicatorLaw, kind="odd"):
     """No law found."""
 
+    words = "unknown members"
     leads = False
 
     def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
         return np.full(n, -1, dtype=np.int64)
-
-    def members_text(self) -> str:
-        return "unknown members"
 
 
 def numbered(law: CommunicatorLaw, g: GridAt) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -442,6 +433,14 @@ def numbered(law: CommunicatorLaw, g: GridAt) -> tuple[np.ndarray, np.ndarray, n
     number[sequence] = number_of
     starts = np.append(0, np.cumsum(np.bincount(number_of, minlength=len(names))))
     return number, sequence[np.argsort(number_of, kind="stable")], starts.astype(np.int64)
+
+
+_MEMBERS: Memory[frozenset[tuple[int, ...]]] = Memory(1 << 12)
+
+
+def gives(law: CommunicatorLaw, g: GridAt, members: tuple[int, ...]) -> bool:
+    """Return whether a communicator with these members is one of the law's."""
+    return members in _MEMBERS.of((law, g.key), lambda: frozenset(instances(law, g)[1]))
 
 
 def instances(law: CommunicatorLaw, g: GridAt) -> tuple[np.ndarray, list[tuple[int, ...]]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 
 import numpy as np
 
 from p3s.model.grid.at import GridAt
+from p3s.model.grid.covers import cheapest_covers
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.partners.communicator_laws import (
     Alone,
@@ -17,7 +18,7 @@ from p3s.model.partners.communicator_laws import (
     Seen,
     Where,
     World,
-    instances,
+    gives,
 )
 from p3s.signature.tables import PointTable
 
@@ -44,7 +45,6 @@ class Communicators:
     def __init__(self, tables: Sequence[PointTable], grids: Mapping[int, GridAt]) -> None:
         self.tables = {t.np: t for t in tables}
         self.grids = grids
-        self._sets: dict[CommunicatorLaw, dict[int, set[tuple[int, ...]]]] = {}
         self._covers: dict[Used, Cover] = {}
 
     def members(self, n: int, place: int) -> tuple[int, ...]:
@@ -54,11 +54,9 @@ class Communicators:
 
     def cover(self, used: Used) -> Cover:
         """Return the cheapest laws for the communicators that a node uses."""
-        found = self._covers.get(used)
-        if found is None:
-            found = self._cover(used)
-            self._covers[used] = found
-        return found
+        if used not in self._covers:
+            self._covers[used] = self._cover(used)
+        return self._covers[used]
 
     def cost(self, uses: Sequence[Used]) -> float:
         """Return what the communicators of all nodes cost: a law counts once, its uses little."""
@@ -74,10 +72,7 @@ class Communicators:
         return result
 
     def _has(self, law: CommunicatorLaw, n: int, members: tuple[int, ...]) -> bool:
-        per = self._sets.setdefault(law, {})
-        if n not in per:
-            per[n] = set(instances(law, self.grids[n])[1])
-        return members in per[n]
+        return gives(law, self.grids[n], members)
 
     def _cover(self, used: Used) -> Cover:
         wanted = {u: self.members(*u) for u in used if u[0] in self.grids}
@@ -101,46 +96,35 @@ class Communicators:
         return out
 
     def _choose(self, uses: Mapping[tuple[int, int], list[tuple[int, int]]], out: Cover) -> None:
-        """Fill the cover: one law for all if there is one, else two, else what is left is odd.
+        """Fill the cover with the cheapest laws; what none of them gives is odd.
 
         uses: communicators of one count with the same members, under the first of them, which
         stands for all: a program may make the same ones thousands of times.
         """
         known = {u: self.members(*u) for u in uses}
+        everything = frozenset(known)
         fits: list[Fit] = []
         for cost, law in self._candidates(known):
             hit = frozenset(u for u, m in known.items() if self._has(law, u[0], m))
             if hit:
                 fits.append((cost, law, hit))
-            if len(hit) == len(known):
+            if hit == everything:
                 break
-        everything = frozenset(known)
-        chosen = min(([f] for f in fits if f[2] == everything), key=lambda c: c[0][0], default=None)
-        if chosen is None:
-            named = self._where(known, everything)
-            pairs = [[a, b] for a, b in combinations(fits, 2) if a[2] | b[2] == everything]
-            if named is not None:
-                pairs.append([named])
-            chosen = min(pairs, key=lambda c: sum(f[0] for f in c) + 0.2 * len(c), default=None)
+        whole = bool(fits) and fits[-1][2] == everything
+        if not whole and (named := self._where(known, everything)) is not None:
+            fits = sorted([*fits, named], key=lambda f: f[0])
+        given = frozenset().union(*(f[2] for f in fits))
+        columns = [u for u in sorted(given) for _ in uses[u]]
+        hits = np.array([[u in f[2] for u in columns] for f in fits], dtype=bool)
+        costs = [f[0] for f in fits]
+        found = cheapest_covers(costs, hits, 1, enough=math.inf if whole else 0.0)
+        chosen = [fits[k] for k in found[0][1]] if found else []
         recursion = _recursion(fits, everything)
-        if recursion and (chosen is None or sum(f[0] for f in chosen) > _RECURSION):
+        if recursion and (given != everything or sum(f[0] for f in chosen) > _RECURSION):
             chosen = recursion
-        if chosen is None:
-            chosen, left = [], everything
-            while left:
-                best = max(
-                    fits,
-                    key=lambda f: (sum(len(uses[u]) for u in f[2] & left), -f[0]),
-                    default=None,
-                )
-                if best is None or not best[2] & left:
-                    break
-                chosen.append(best)
-                left = left - best[2]
-            if left:
-                many = sum(len(uses[u]) for u in left)
-                odd = (2.0 * many / len(self.tables), Odd(), left)
-                chosen.append(self._where(known, left) or odd)
+        if left := everything.difference(*(f[2] for f in chosen)):
+            odd = (2.0 * sum(len(uses[u]) for u in left) / len(self.tables), Odd(), left)
+            chosen = [*chosen, self._where(known, left) or odd]
         for cost, law, hit in chosen:
             out.costs.append(cost)
             out.laws.append(law)
@@ -166,21 +150,18 @@ class Communicators:
 
     def _where(
         self, known: Mapping[tuple[int, int], tuple[int, ...]], left: frozenset[tuple[int, int]]
-    ) -> tuple[float, CommunicatorLaw, frozenset[tuple[int, int]]] | None:
+    ) -> Fit | None:
         """Return the ranks for which a guard holds, where that gives the members at each count."""
-        per: dict[int, list[tuple[int, ...]]] = {}
-        for u in sorted(left):
-            per.setdefault(u[0], []).append(tuple(sorted(known[u])))
-        first = {n: set(m[0]) for n, m in per.items()}
-        both = any(len(set(m)) > 1 for m in per.values())
-        for n, m in per.items():
-            others = {x for x in m if set(x) != first[n]}
-            if len(others) > 1 or any(set(x) != set(range(n)) - first[n] for x in others):
+        per: dict[int, set[frozenset[int]]] = {}
+        for u in left:
+            per.setdefault(u[0], set()).add(frozenset(known[u]))
+        counts, sets = sorted(per), []
+        for n in counts:
+            first = min(per[n], key=min)
+            if per[n] - {first, frozenset(range(n)) - first} or len(counts) < 2:
                 return None
-        counts = sorted(per)
-        if len(counts) < 2:
-            return None
-        sets = [np.isin(np.arange(n), list(first[n])) for n in counts]
+            sets.append(np.isin(np.arange(n), list(first)))
+        both = any(len(m) > 1 for m in per.values())
         if both:  # of two colours, the one with rank 0 comes first
             sets = [s if s[0] else ~s for s in sets]
         guard = fit_guard([self.grids[n] for n in counts], sets)
@@ -207,20 +188,11 @@ def _recursion(fits: Sequence[Fit], everything: Used) -> list[Fit]:
 
 
 def same_communicator(
-    law: CommunicatorLaw,
-    table: PointTable,
-    number: int,
-    grid: GridAt,
-    known: dict[CommunicatorLaw, set[tuple[int, ...]]],
+    law: CommunicatorLaw, table: PointTable, number: int, grid: GridAt
 ) -> tuple[bool, bool]:
-    """Return whether a communicator of a table is one of the law's, and has its ordinal too.
-
-    known: members of the laws on this grid, filled as they are asked for.
-    """
+    """Return whether a communicator of a table is one of the law's, and has its ordinal too."""
     if not 0 <= number < len(table.places) or not table.places[number].members:
         return isinstance(law, World), True
-    if law not in known:
-        known[law] = set(instances(law, grid)[1])
     seen = table.places[number]
-    hit = seen.members in known[law] or isinstance(law, Odd)
+    hit = gives(law, grid, seen.members) or isinstance(law, Odd)
     return hit, seen.ordinal == (law.ordinal or 0)

@@ -72,7 +72,7 @@ class Halves(Staged, kind="halves"):
             yield cost + 0.1, cls(form="mirror", sign=sign, ceil=ceil, axis=axis)
 
     @property
-    def tree(self) -> bool:
+    def tree(self) -> bool:  # type: ignore[override]
         return self.form == "first" and self.sign != 0
 
     def stages(self, ln: Line, g: GridAt) -> list[np.ndarray]:
@@ -111,6 +111,7 @@ class SearchTree(Staged, kind="searchtree"):
     upper one of two middle ranks. Stages 2 s and 2 s + 1 are the lower and the upper side.
     """
 
+    tree = True
     sign: int
     ceil: bool = left_out(False)
     axis: Axis = along()
@@ -121,10 +122,6 @@ class SearchTree(Staged, kind="searchtree"):
         if sign:
             yield 1.85, cls(sign=sign, axis=axis)
             yield 1.9, cls(sign=sign, ceil=True, axis=axis)
-
-    @property
-    def tree(self) -> bool:
-        return True
 
     def _middle(self, lo: np.ndarray, size: np.ndarray) -> np.ndarray:
         middle: np.ndarray = lo + (size - 1 + self.ceil) // 2

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.axes import Axis, line
+from p3s.model.grid.covers import MOST, covers_by_size
+from p3s.model.memory import Memory
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import (
     MAX_REACH,
+    NO_GUARD,
     Relation,
     Shift,
     Staged,
@@ -23,24 +26,20 @@ from p3s.model.partners.relation import (
     shift_vectors,
 )
 from p3s.model.partners.single import Oneself
-from p3s.model.partners.stencil import mixture, partners, stencil, used_pairs
+from p3s.model.partners.stencil import MOST_CELLS, mixture, partners, stencil, used_pairs
 
-#: Cells of partners that are kept, and that are compared at once.
-MOST_CELLS = 1 << 22
-
-_STACKS: dict[object, tuple[np.ndarray, np.ndarray]] = {}
+_STACKS: Memory[tuple[np.ndarray, np.ndarray]] = Memory(MOST_CELLS, lambda found: found[0].size)
 
 
 def _stack(rels: Sequence[Relation], g: GridAt) -> tuple[np.ndarray, np.ndarray]:
     """Return the partners of all stages of the relations, and which relation each row is of."""
-    key = (g.key, *rels)
-    if key not in _STACKS:
+
+    def made() -> tuple[np.ndarray, np.ndarray]:
         tables = [partners(rel, g) for rel in rels]
         of = np.repeat(np.arange(len(rels)), [len(table) for table in tables])
-        if len(_STACKS) * len(of) * g.n > MOST_CELLS:
-            _STACKS.clear()
-        _STACKS[key] = np.concatenate(tables), of
-    return _STACKS[key]
+        return np.concatenate(tables), of
+
+    return _STACKS.of((g.key, *rels), made)
 
 
 class Together:
@@ -107,25 +106,30 @@ class Together:
         return rel.levels(there, table, g)
 
 
+def explaining(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> list[Relation]:
+    """Return those of the relations that lead to all pairs."""
+    used, found = [used_pairs(p) for p in pairs], []
+    for start in range(0, len(rels), TOGETHER):
+        some = Together(rels[start : start + TOGETHER], pairs, used)
+        found += [rel for rel, hit in zip(some.rels, some.hits, strict=True) if hit.all()]
+    return found
+
+
 def _parts(rows: np.ndarray, pairs: int) -> list[np.ndarray]:
     """Return rows in parts that have few cells when compared with so many pairs."""
     step = max(1, MOST_CELLS // max(1, pairs))
     return [rows[start : start + step] for start in range(0, len(rows), step)]
 
 
-MAX_SHIFTS = 26
 #: A staged relation along a shorter line says nothing that shifts do not.
 MIN_LINE = 4
-#: Relations that are looked for among the pairs at once.
-TOGETHER = 48
-#: What a guard costs beside its relation.
-GUARD_WEIGHT = 0.15
-#: What a neighbour's neighbour costs more than a neighbour, and one across a corner.
-BEYOND, DIAGONAL = 0.15, 0.15
-#: What partners without a rule cost.
-NO_RULE = 12.0
-#: More relations than this in one node are a neighbourhood without a rule.
-MAX_MIXED = 6
+#: Relations that are looked for among the pairs at once; neighbours in three dimensions.
+TOGETHER, WHOLE_BOX = 48, 26
+#: What is said beside a relation costs: a step beyond the neighbours, a dimension crossed beside
+#: the first, each relation that a guard costs.
+BESIDE = 0.15
+#: Mixtures of as many relations that are tried.
+MIXTURES = 12
 #: Where the grid is known, a stencil on it is one rule: what it costs, and each of its shifts.
 STENCIL, STENCIL_SHIFT = 1.0, 0.02
 
@@ -142,19 +146,6 @@ class Explanation:
     rivals: dict[Relation, float] = field(default_factory=dict)
 
 
-def _covered(rel: Relation, pairs: Sequence[Pairs]) -> list[np.ndarray]:
-    """Return for each count which pairs the relation explains."""
-    out = []
-    for p in pairs:
-        table = partners(rel, p.grid)
-        out.append(
-            (table[:, p.rank] == p.peer[None, :]).any(axis=0)
-            if len(table)
-            else np.zeros(len(p.rank), dtype=bool)
-        )
-    return out
-
-
 def _lines(pairs: Sequence[Pairs], axes: Sequence[CommunicatorLaw]) -> list[Axis]:
     """Return the axes along which relations are tried: dimensions, all ranks, communicators."""
     ndims = len(pairs[0].grid.dims)
@@ -163,16 +154,11 @@ def _lines(pairs: Sequence[Pairs], axes: Sequence[CommunicatorLaw]) -> list[Axis
     return [*(range(ndims) if ndims > 1 else ()), None, *axes, *parts]
 
 
-def _single_extra(axis: Axis) -> float:
-    """Return what a relation to one partner costs more along an axis."""
-    return 0.1 if isinstance(axis, int) else 0.15
-
-
-def _staged_extra(axis: Axis, ndims: int) -> float:
-    """Return what other relations cost more along an axis."""
-    if isinstance(axis, int) or (axis is None and ndims == 1):
-        return 0.0
-    return 0.3 if axis is not None else 0.5
+def _extra(axis: Axis, ndims: int) -> tuple[float, float]:
+    """Return what a relation to one partner costs more along an axis, and what others do."""
+    if isinstance(axis, int):
+        return 0.1, 0.0
+    return 0.15, 0.3 if axis is not None else 0.5 * (ndims > 1)
 
 
 def candidates(
@@ -186,36 +172,31 @@ def candidates(
     return sorted([*_of_grids(pairs, axes), *read_off], key=lambda c: c[0])
 
 
-_TRIED: dict[object, list[tuple[float, Relation]]] = {}
+_TRIED: Memory[list[tuple[float, Relation]]] = Memory(256)
 
 
 def _of_grids(
     pairs: Sequence[Pairs], axes: Sequence[CommunicatorLaw]
 ) -> list[tuple[float, Relation]]:
     """Return the relations that are tried on grids whatever the pairs, remembered."""
-    kinds, ndims = list(Relation.kinds.values()), len(pairs[0].grid.dims)
     along = _lines(pairs, axes)
-    key = (tuple(Relation.kinds), *along, *(p.grid.key for p in pairs))
-    if key in _TRIED:
-        return _TRIED[key]
-    found = [tried for kind in kinds for tried in kind.on_grid(ndims)]
-    for axis in along:
-        longest = max(line(axis, p.grid).longest for p in pairs)
-        if longest > 1:
-            more = _single_extra(axis)
-            found += [(c + more, rel) for kind in kinds for c, rel in kind.on_line(axis, ndims)]
-        if longest >= MIN_LINE:
-            more = _staged_extra(axis, ndims)
-            found += [
-                (c + more, rel)
-                for sign in (1, -1, 0)
-                for kind in kinds
-                for c, rel in kind.on_long_line(axis, ndims, sign)
-            ]
-    if len(_TRIED) > 256:
-        _TRIED.clear()
-    _TRIED[key] = found
-    return found
+
+    def made() -> list[tuple[float, Relation]]:
+        kinds, ndims = list(Relation.kinds.values()), len(pairs[0].grid.dims)
+        found = [tried for kind in kinds for tried in kind.on_grid(ndims)]
+        for axis in along:
+            longest = max(line(axis, p.grid).longest for p in pairs)
+            single, staged = _extra(axis, ndims)
+            short = (tried for kind in kinds for tried in kind.on_line(axis, ndims))
+            found += [(c + single, rel) for c, rel in short if longest > 1]
+            signs = (1, -1, 0) if longest >= MIN_LINE else ()
+            long = (
+                t for sign in signs for kind in kinds for t in kind.on_long_line(axis, ndims, sign)
+            )
+            found += [(c + staged, rel) for c, rel in long]
+        return found
+
+    return _TRIED.of((tuple(Relation.kinds), *along, *(p.grid.key for p in pairs)), made)
 
 
 def infer_partners(
@@ -269,7 +250,8 @@ class _Search:
 
     def covered(self, rel: Relation) -> np.ndarray:
         """Return which of all pairs the relation explains."""
-        return np.concatenate(_covered(rel, self.pairs))
+        led = [(partners(rel, p.grid)[:, p.rank] == p.peer).any(axis=0) for p in self.pairs]
+        return np.concatenate(led)
 
     def beaten(self, cost: float) -> bool:
         """Return whether something complete is already as cheap, or so dear is not wanted."""
@@ -287,7 +269,7 @@ class _Search:
         if found is None:
             return math.inf, len(rels)
         cost = sum(
-            rel.no_guard if guard is None else GUARD_WEIGHT * guard.cost
+            rel.no_guard if guard is None else BESIDE * guard.cost
             for rel, guard in zip(rels, found.guards, strict=True)
         )
         if not found.complete:
@@ -301,8 +283,8 @@ class _Search:
         if self.beaten(cost):
             return
         complete = (e.cost for e in self.options if not e.unexplained)
-        extra, missing = self.guards(rels, min([NO_RULE, *complete]) - cost)
-        if not missing or cost + extra < NO_RULE:
+        extra, missing = self.guards(rels, min([NO_GUARD, *complete]) - cost)
+        if not missing or cost + extra < NO_GUARD:
             self.options.append(Explanation(rels, cost + extra, 0, list(ambiguous)))
 
     def stencil(self) -> None:
@@ -334,7 +316,7 @@ class _Search:
         if steps := bordered_steps(self.pairs):
             self.offer([*steps], float(len(steps)))
         found, ambiguous = shift_vectors(self.pairs, self.periods, self.known)
-        if not found or len(found) > MAX_SHIFTS:
+        if not found or len(found) > WHOLE_BOX:
             return
         found = self.needed(found)
         hit = [self.covered(r) for r in found]
@@ -348,7 +330,7 @@ class _Search:
         far = max(abs(x) for r in found for x in r.vec) > MAX_REACH
         reach = sum(max(abs(x) for x in r.vec) - 1 for r in found if any(r.vec))
         askew = sum(len(r.vec) - r.vec.count(0) - 1 for r in found if any(r.vec))
-        cost = len(rels) * 2.0 if far else len(rels) + BEYOND * reach + DIAGONAL * askew
+        cost = len(rels) * 2.0 if far else len(rels) + BESIDE * (reach + askew)
         if left.any():
             self.options.append(Explanation(rels, cost, int(left.sum()), sorted(ambiguous)))
         else:
@@ -385,60 +367,26 @@ class _Search:
 
     def mixtures(self) -> None:
         """Try several relations through one call (a shared wrapper line, a list of partners)."""
-        if self.beaten(2.2) or not self.partial:
-            return
         parts = sorted(self.partial, key=lambda c: c[0])
-        hits = np.array([h for _, _, h in parts])
-        led = hits.sum(axis=0)
-        if not led.all():
-            return  # a pair that none leads to
-        few = np.flatnonzero(hits[:, int(led.argmin())])  # one of them takes part
-        miss = (~hits).astype(np.float32)
-        whole = {tuple(sorted((few[i], j))) for i, j in np.argwhere(miss[few] @ miss.T == 0)}
-        pairs = sorted(
-            (parts[i][0] + parts[j][0] + 0.2, int(i), int(j)) for i, j in whole if i != j
-        )
-        for cost, i, j in pairs[:12]:
-            if self.beaten(cost):
+        if self.beaten(2.2) or not parts:
+            return
+        costs = [cost for cost, _, _ in parts]
+        sizes = covers_by_size(costs, np.array([hit for _, _, hit in parts]))
+        next(sizes, None)  # what explains everything alone was tried
+        for size, some in enumerate(sizes, start=2):
+            for cost, chosen in some[:MIXTURES]:
+                self.offer([parts[k][1] for k in chosen], cost)
+            if self.beaten((size + 1) * costs[0]):
                 break
-            self.offer([parts[i][1], parts[j][1]], cost)
-        if not self.beaten(4.0):
-            self._greedy(parts, hits)
-
-    def _greedy(
-        self, parts: Sequence[tuple[float, Relation, np.ndarray]], hits: np.ndarray
-    ) -> None:
-        costs = np.array([c for c, _, _ in parts])
-        for weight in (1.0, 0.5):
-            left = np.ones(self.total, dtype=bool)
-            chosen: list[int] = []
-            while left.any() and len(chosen) < MAX_MIXED:
-                gain = hits[:, left].sum(axis=1) / costs**weight
-                best = int(np.argmax(gain))
-                if gain[best] <= 0:
-                    break
-                chosen.append(best)
-                left &= ~hits[best]
-            if not left.any():
-                chosen = [
-                    k for k in chosen if not hits[[j for j in chosen if j != k]].any(axis=0).all()
-                ] or chosen
-                self.offer(
-                    [parts[k][1] for k in chosen], float(costs[chosen].sum()) + 0.2 * len(chosen)
-                )
 
     def best(self) -> Explanation:
         """Return the cheapest option; one that leaves pairs unexplained costs dearly."""
-        if not self.options:
-            return Explanation([], NO_RULE, self.total)
-        ranked = sorted(self.options, key=lambda e: (e.unexplained > 0, e.cost))
-        best = ranked[0]
-        if best.unexplained:
-            if best.unexplained > self.total // 5 or len(best.relations) > MAX_MIXED:
-                return Explanation([], NO_RULE, self.total)
-            best.cost = min(best.cost + 10.0, NO_RULE)
+        best = min(self.options, key=lambda e: (e.unexplained > 0, e.cost), default=None)
+        if best is not None and not best.unexplained:
             return best
-        return best
+        if best is None or best.unexplained > self.total // 5 or len(best.relations) > MOST:
+            return Explanation([], NO_GUARD, self.total)
+        return replace(best, cost=min(best.cost + 10.0, NO_GUARD))
 
 
 def rough_cost(pairs: Sequence[Pairs]) -> float:

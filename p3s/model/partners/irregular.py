@@ -13,6 +13,7 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.laws.statistics import nonnegative
 from p3s.model.grid.at import GridAt
+from p3s.model.memory import Memory
 from p3s.model.partners.relation import Relation
 from p3s.model.registry import left_out
 
@@ -321,20 +322,17 @@ def _drawn(quantiles: Sequence[float], u: np.ndarray) -> np.ndarray:
     return result
 
 
-_EDGES: dict[tuple[Sample, int], np.ndarray] = {}
+_EDGES: Memory[np.ndarray] = Memory(64)
 
 
 def edges_of(sample: Sample, n: int) -> np.ndarray:
     """Return the sample's pairs at ``n`` processes, (pairs, 2): sender and receiver."""
-    key = (replace(sample, sign=1), n)  # both ends have the same pairs
-    if key not in _EDGES:
-        if len(_EDGES) > 64:
-            _EDGES.clear()
-        if sample.own is None:
-            _EDGES[key] = _drawn_pairs(sample, n)
-        else:
-            _EDGES[key] = _drawn_part(sample, n, sample.own)
-    return _EDGES[key]
+
+    def drawn() -> np.ndarray:
+        own = sample.own
+        return _drawn_pairs(sample, n) if own is None else _drawn_part(sample, n, own)
+
+    return _EDGES.of((replace(sample, sign=1), n), drawn)  # both ends have the same pairs
 
 
 def _drawn_part(sample: Sample, n: int, own: Total) -> np.ndarray:

@@ -37,10 +37,16 @@ def items_of(
     return _communicator_items(node, choice, tables)
 
 
-def empty_rows() -> Rows:
-    """Return rows of nothing."""
-    z = np.zeros(0, dtype=np.int64)
-    return Rows(z, z, z, z, z, z, z, z, z, z)
+def whole(
+    rows: dict[int, Rows],
+    grids: Mapping[int, GridAt],
+    place: CommunicatorLaw | None,
+    relation: Relation | None = None,
+) -> Observed:
+    """Return rows as traced, of which no rule says who the partners are."""
+    stage = {n: np.zeros(len(r.rank), dtype=np.int64) for n, r in rows.items()}
+    care = {n: np.ones((1, n), dtype=bool) for n in rows}
+    return Observed(rows, stage, None, care, grids, relation, place)
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,8 @@ class _Split:
 def _split_of(
     relations: Sequence[Relation], node: Node, grids: Mapping[int, GridAt], counts: Sequence[int]
 ) -> _Split:
-    known = _known_cells(relations, node, grids)
+    seen = list(node.rows)
+    known = known_cells(relations, [pairs_on(node.rows[n], grids[n]) for n in seen])
     out = _Split([_Own() for _ in relations], {})
     for n in counts:
         tables = [partners(r, grids[n]) for r in relations]
@@ -77,9 +84,11 @@ def _split_of(
             out.left[n] = np.ones(len(rows.rank), dtype=bool)
         for k, (own, table) in enumerate(zip(out.own, tables, strict=True)):
             own.peers[n], own.ways[n] = table, at_partners(many, table)
-            everywhere = np.ones(table.shape, dtype=bool), np.ones(table.shape, dtype=bool)
-            own.care[n], own.taken[n] = known[n][k] if n in known else everywhere
-            if rows is None or not len(table):
+            own.care[n] = own.taken[n] = np.ones(table.shape, dtype=bool)
+            if rows is None:
+                continue
+            own.care[n], own.taken[n] = known.alone[k][seen.index(n)], known.care[k][seen.index(n)]
+            if not len(table):
                 continue
             hit = (table[:, rows.rank] == rows.peer[None, :]) & (rows.peer >= 0)[None, :]
             mine = hit.any(axis=0)
@@ -92,7 +101,7 @@ def _p2p_items(
     node: Node, explained: Explanation, choice: GridChoice, counts: Sequence[int], alike: Alike
 ) -> list[Observed]:
     grids = choice.grids
-    relations: list[Relation] = [_ordered_relation(r, node, grids) for r in explained.relations]
+    relations: list[Relation] = [_in_order(r, node, grids) for r in explained.relations]
     places = _law_of_rows(node, choice)
     traced = (
         (n, r.rank.tobytes(), r.peer.tobytes(), r.count.tobytes()) for n, r in node.rows.items()
@@ -104,9 +113,7 @@ def _p2p_items(
     nothing = np.zeros(0, dtype=np.int64)
     items = []
     for rel, own in zip(relations, split.own, strict=True):
-        rows = {
-            n: node.rows[n].take(own.rows[n]) if n in own.rows else empty_rows() for n in counts
-        }
+        rows = {n: node.at(n, own.rows.get(n, nothing)) for n in counts}
         stage = {n: own.stage.get(n, nothing) for n in counts}
         item = Observed(rows, stage, own.peers, own.care, grids, rel, places)
         if len(relations) > 1:
@@ -117,46 +124,26 @@ def _p2p_items(
             if axes:
                 item.notes.append(Reason(Code.DIRECTION, dims=tuple(axes)))
         items.append(item)
-    left = split.left
-    if any(m.any() for m in left.values()):
-        rest = {n: node.rows[n].take(left[n]) if n in left else empty_rows() for n in counts}
-        item = Observed(
-            rest,
-            {n: np.zeros(len(rest[n].rank), dtype=np.int64) for n in counts},
-            None,
-            {n: np.ones((1, n), dtype=bool) for n in counts},
-            grids,
-            None,
-            places,
-        )
+    if any(left.any() for left in split.left.values()):
+        rest = {n: node.at(n, split.left.get(n, nothing)) for n in counts}
+        item = whole(rest, grids, places)
         item.notes.append(Reason(Code.NO_PARTNERS))
         items.append(item)
     return items
 
 
-def _ordered_relation(rel: Relation, node: Node, grids: Mapping[int, GridAt]) -> Relation:
-    return in_order(
-        rel, [(grids[n], rows.rank, rows.peer, rows.first) for n, rows in node.rows.items()]
-    )
-
-
-def in_order(
-    rel: Relation, seen: Sequence[tuple[GridAt, np.ndarray, np.ndarray, np.ndarray]]
-) -> Relation:
-    """Return the relation with its stages in the order in which they were seen to run.
-
-    seen: per count the grid and, per row, rank, partner and ordinal of the first event.
-    """
+def _in_order(rel: Relation, node: Node, grids: Mapping[int, GridAt]) -> Relation:
+    """Return the relation with its stages in the order in which they were seen to run."""
     ways = rel.walks()
     if len(ways) < 2:
         return rel
     wrong = [0] * len(ways)
-    for grid, rank, peer, first in seen:
-        order = np.lexsort((first, rank))
-        r, q = rank[order], peer[order]
+    for n, rows in node.rows.items():
+        order = np.lexsort((rows.first, rows.rank))
+        r, q = rows.rank[order], rows.peer[order]
         next_ = r[1:] == r[:-1]
         for k, way in enumerate(ways):
-            table = partners(way, grid)
+            table = partners(way, grids[n])
             if not len(table):
                 continue
             hit = table[:, r] == q[None, :]
@@ -164,17 +151,6 @@ def in_order(
             both = next_ & (stage[1:] >= 0) & (stage[:-1] >= 0)
             wrong[k] += int((stage[1:] < stage[:-1])[both].sum())
     return ways[int(np.argmin(wrong))]
-
-
-def _known_cells(
-    relations: Sequence[Relation], node: Node, grids: Mapping[int, GridAt]
-) -> dict[int, list[tuple[np.ndarray, np.ndarray]]]:
-    """Return per count and relation the cells that are known to be its own alone, or nobody's, and
-    those that its guard holds for."""
-    pairs = {n: pairs_on(rows, grids[n]) for n, rows in node.rows.items()}
-    found = known_cells(relations, list(pairs.values()))
-    each = list(zip(found.alone, found.care, strict=True))
-    return {n: [(own[i], care[i]) for own, care in each] for i, n in enumerate(pairs)}
 
 
 def _one_size(rows: Rows, stage: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -209,23 +185,10 @@ def _communicator_items(
     for k, law in enumerate(laws):
         rows = {}
         for t in tables:
-            n = t.np
-            if n not in node.rows:
-                rows[n] = empty_rows()
-            elif law_of is None:
-                rows[n] = node.rows[n]
-            else:
-                mine = [p for (m, p), i in law_of.items() if m == n and i == k]
-                rows[n] = node.rows[n].take(np.isin(node.place_id[n], mine))
-        items.append(
-            Observed(
-                rows,
-                {n: np.zeros(len(r.rank), dtype=np.int64) for n, r in rows.items()},
-                None,
-                {t.np: (law.colours(grids[t.np]) >= 0)[None, :] for t in tables},
-                grids,
-                None,
-                law,
-            )
-        )
+            n, there = t.np, node.place_id.get(t.np, np.zeros(0, dtype=np.int64))
+            mine = [p for (m, p), i in (law_of or {}).items() if m == n and i == k]
+            rows[n] = node.at(n, None if law_of is None else np.isin(there, mine))
+        item = whole(rows, grids, law)
+        item.care = {t.np: (law.colours(grids[t.np]) >= 0)[None, :] for t in tables}
+        items.append(item)
     return items

@@ -147,6 +147,7 @@ class Tree(Staged, kind="tree"):
     sign: from parent to children (1) or back.
     """
 
+    tree = True
     sign: int
     root: Place = 0
     form: str | None = left_out(None)
@@ -175,10 +176,6 @@ class Tree(Staged, kind="tree"):
         for root in sorted(set.intersection(*free))[:3]:
             if root:
                 yield from ((1.9, cls(sign=sign, root=root)) for sign in (1, -1))
-
-    @property
-    def tree(self) -> bool:
-        return bool(self.sign)
 
     def stages(self, ln: Line, g: GridAt) -> list[np.ndarray]:
         root = index_of(self.root, ln.p, g)
@@ -213,6 +210,7 @@ class Tree(Staged, kind="tree"):
 class Stride(Staged, kind="stride"):
     """c + sign * base**s."""
 
+    words = "c {plus} {base}**s{mod}{on}"
     sign: int
     wrap: bool
     base: int = left_out(2)
@@ -235,14 +233,12 @@ class Stride(Staged, kind="stride"):
             return []
         return moved(self.axis, mul(num(self.sign), ["exp2", sym("s")]), self.wrap)
 
-    def text(self) -> str:
-        return f"c {plus(self.sign)} {self.base}**s{mod_p(self.wrap)}{on(self.axis)}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Heap(Staged, kind="heap"):
     """Children k c + 1 + s (sign 1), or the parent (c - 1) // k (-1)."""
 
+    tree = True
     k: int
     sign: int
     axis: Axis = along()
@@ -252,10 +248,6 @@ class Heap(Staged, kind="heap"):
     def on_long_line(cls, axis: Axis, ndims: int, sign: int) -> Tried:
         if sign:
             yield from ((1.9, cls(k=k, sign=sign, axis=axis)) for k in (2, 3, 4))
-
-    @property
-    def tree(self) -> bool:
-        return bool(self.sign)
 
     def stages(self, ln: Line, g: GridAt) -> list[np.ndarray]:
         if self.sign < 0:
@@ -284,6 +276,7 @@ def is_star(
 class Fold(Relation, kind="fold"):
     """c - 2**floor(log2 p) (sign -1), or plus, inside."""
 
+    words = "c {plus} 2**floor(log2 p){on}"
     sign: int
     axis: Axis = along()
 
@@ -299,14 +292,12 @@ class Fold(Relation, kind="fold"):
             return ln.ranks(ln.c + low, ln.c < low)
         return ln.ranks(ln.c - low, ln.c >= low)
 
-    def text(self) -> str:
-        return f"c {plus(self.sign)} 2**floor(log2 p){on(self.axis)}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Far(Relation, kind="far"):
     """c + sign * (p // k); bordered: inside k equal parts."""
 
+    words = "c {plus} p//{k}{mod}{on}"
     k: int
     sign: int
     wrap: bool
@@ -334,9 +325,6 @@ class Far(Relation, kind="far"):
         _, extent = coordinate(self.axis if isinstance(self.axis, int) else None)
         by = mul(num(self.sign), ["quot", extent, num(self.k)])
         return moved(self.axis, by, self.wrap)
-
-    def text(self) -> str:
-        return f"c {plus(self.sign)} p//{self.k}{mod_p(self.wrap)}{on(self.axis)}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,8 @@ Coordinate = tuple[Expr, Expr | None]
 Tried = Iterator[tuple[float, "Relation"]]
 #: A place on an axis: 0, 1, ..., -1 (the last), "half", or own coordinate "c0".
 Place = int | str
-#: What a staged relation, and another one, cost more where no rule tells whose they are.
+#: What partners without a rule cost, and what a relation costs more where no rule tells whose it is
+#: (a shift the second).
 NO_GUARD, NO_GUARD_SHIFT = 12.0, 3.0
 
 
@@ -31,6 +32,7 @@ class Relation(Rule, what="relation"):
     """A relation; a kind says where it leads, how it reads, and which ones are tried where."""
 
     kinds: ClassVar[dict[str, type[Relation]]]
+    words: ClassVar[str] = ""
     #: What it costs more where no rule tells which ranks have it.
     no_guard: ClassVar[float] = NO_GUARD
     #: Whether few of the ranks that it leads from need to have it.
@@ -82,8 +84,10 @@ class Relation(Rule, what="relation"):
         return int(used.any(axis=1).sum())
 
     def text(self) -> str:
-        """Return the relation for people."""
-        raise NotImplementedError
+        """Return the relation for people: its words, with what its fields say."""
+        own = vars(self)
+        said = {"plus": plus(own.get("sign", 1)), "mod": mod_p(own.get("wrap", False))}
+        return self.words.format(**own, **said, on=on(own.get("axis")))
 
     def formula(self) -> list[Coordinate]:
         """Return the partner as equations, a coordinate each; none where it has words only."""
@@ -98,12 +102,9 @@ class Staged(Relation):
     """
 
     grows: ClassVar[bool] = True
+    #: Whether it leads down a tree, or up one (``sign`` is negative), at any count.
+    tree: ClassVar[bool] = False
     descending: bool = left_out(False, last=True)
-
-    @property
-    def tree(self) -> bool:
-        """Whether it leads down a tree, or up one (``sign`` is negative), at any count."""
-        return False
 
     @property
     def along(self) -> Axis:

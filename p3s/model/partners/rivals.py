@@ -7,19 +7,20 @@ from itertools import product
 
 import numpy as np
 
-from p3s.model.grid.at import GridAt, Guard
+from p3s.model.grid.at import GridAt, Guard, standing_for_all
+from p3s.model.memory import Memory
 from p3s.model.partners.communicator_laws import CommunicatorLaw
-from p3s.model.partners.infer_partners import Explanation, candidates
+from p3s.model.partners.infer_partners import Explanation, candidates, explaining
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import MAX_REACH, Relation, Shift
-from p3s.model.partners.stencil import MOST_CELLS, at_stage, partners
+from p3s.model.partners.stencil import MOST_CELLS, as_often, at_stage, leads, partners
 
 #: What a rival costs more at most, and how many are kept.
 _WITHIN, _MOST = 1.3, 6
-#: Up to so many ranks all are asked for their partners; those at the ends always.
-_ALL, _ENDS = 8192, 256
+#: Up to so many ranks all are asked for their partners.
+_ALL = 8192
 #: Pairs of relations at counts.
-_REACHED: dict[tuple[object, ...], np.ndarray] = {}
+_REACHED: Memory[np.ndarray] = Memory(MOST_CELLS, np.size)
 
 
 def rival_relations(
@@ -34,18 +35,21 @@ def rival_relations(
     """
     if not found.relations or found.unexplained:
         return {}
-    traced = [np.unique(p.rank * p.grid.n + p.peer) for p in pairs]
     near: dict[Relation, float] = {}
     for cost, rel in candidates(pairs, axes):
         if cost <= found.cost + _WITHIN:
             near.setdefault(rel, max(cost - found.cost, 0.0))
-    near |= {rel: 0.0 for rel in _shifts(pairs[-1]) if rel not in near}
-    others = [rel for rel in near if [rel] != found.relations]
-    alike = [rel for rel in others if _leads(rel, pairs, traced)]
-    if _takes_part(found.relations, pairs, traced):
-        alike = [rel for rel in alike if _takes_part([rel], pairs, traced)]
-    if all(_as_often(found.relations, p) for p in pairs):
-        alike = [rel for rel in alike if all(_as_often([rel], p) for p in pairs)]
+    for rel in _shifts(pairs[-1]):
+        near.setdefault(rel, 0.0)
+    whole = all(leads(found.relations, p) for p in pairs)
+    often = all(as_often(found.relations, p) for p in pairs)
+    alike = [
+        rel
+        for rel in explaining([rel for rel in near if [rel] != found.relations], pairs)
+        if all(
+            leads([rel], p, everybody=whole) and (as_often([rel], p) or not often) for p in pairs
+        )
+    ]
     return {rel: near[rel] for rel in alike[:_MOST]}
 
 
@@ -70,62 +74,19 @@ def _shifts(last: Pairs) -> list[Relation]:
     ]
 
 
-def _leads(rel: Relation, pairs: Sequence[Pairs], traced: Sequence[np.ndarray]) -> bool:
-    return all(
-        np.array_equal(_of_ranks(reached(rel, p.grid), p), codes)
-        for p, codes in zip(reversed(pairs), reversed(traced), strict=True)
-    )
-
-
-def _takes_part(
-    rels: Sequence[Relation], pairs: Sequence[Pairs], traced: Sequence[np.ndarray]
-) -> bool:
-    """Tell whether relations lead nowhere from the ranks that do not take part."""
-    return all(
-        np.array_equal(np.unique(np.concatenate([reached(rel, p.grid) for rel in rels])), codes)
-        for p, codes in zip(pairs, traced, strict=True)
-    )
-
-
-def _of_ranks(codes: np.ndarray, p: Pairs) -> np.ndarray:
-    """Return the pairs of ranks that take part: who does not has the same guard as now."""
-    there = np.zeros(p.grid.n, dtype=bool)
-    there[p.rank] = True
-    return np.asarray(codes[there[codes // p.grid.n]])
-
-
-def _as_often(rels: Sequence[Relation], p: Pairs) -> bool:
-    """Return whether each way to a partner has as many messages as any other of the count."""
-    if p.times is None:
-        return True
-    ways = np.zeros(len(p.rank), dtype=np.int64)
-    for rel in rels:
-        ways += (partners(rel, p.grid)[:, p.rank] == p.peer[None, :]).sum(axis=0)
-    other = p.rank != p.peer
-    each = p.times[other] / np.maximum(ways[other], 1)
-    return not len(each) or bool((each == each[0]).all())
-
-
 def reached(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarray:
     """Return the distinct pairs of a relation at one count as numbers, rank * n + partner.
 
     guards: only those that one of them holds for. Of many thousand ranks, pairs of some.
     """
     if g.n > _ALL and g.ranks is None:
-        g = g.only(_asked(g.n))
+        g = g.only(standing_for_all(g, _ALL)[0])
     if guards or g.ranks is not None:
         return _reached(rel, g, guards)
-    key = (*g.key, rel)
-    found = _REACHED.get(key)
-    if found is None:  # nodes have the same rivals
-        if len(_REACHED) * g.n > MOST_CELLS:
-            _REACHED.clear()
-        found = _REACHED[key] = _reached(rel, g, ())
-        found.setflags(write=False)
-    return found
+    return _REACHED.of((*g.key, rel), lambda: _reached(rel, g))  # nodes have the same rivals
 
 
-def _reached(rel: Relation, g: GridAt, guards: Sequence[Guard]) -> np.ndarray:
+def _reached(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarray:
     table = partners(rel, g)
     there = table >= 0
     for s, row in enumerate(table if guards else ()):
@@ -135,11 +96,6 @@ def _reached(rel: Relation, g: GridAt, guards: Sequence[Guard]) -> np.ndarray:
     codes.sort()
     first = np.ones(len(codes), dtype=bool)
     np.not_equal(codes[1:], codes[:-1], out=first[1:])
-    return codes[first]
-
-
-def _asked(n: int) -> np.ndarray:
-    """Return ranks from everywhere, and those at both ends."""
-    spread = np.linspace(0, n - 1, _ALL, dtype=np.int64)
-    ends = np.arange(_ENDS, dtype=np.int64)
-    return np.unique(np.concatenate([ends, spread, n - 1 - ends]))
+    codes = codes[first]
+    codes.setflags(write=False)
+    return codes

@@ -20,11 +20,9 @@ from p3s.model.partners.relation import (
     along,
     coordinate,
     index_of,
-    mod_p,
     moved,
     on,
     place_text,
-    plus,
 )
 
 
@@ -32,15 +30,14 @@ from p3s.model.partners.relation import (
 class Oneself(Relation, kind="self"):
     """The rank itself."""
 
+    words = "self"
+
     @classmethod
     def for_everybody(cls, pairs: Sequence[Pairs]) -> Tried:
         yield 1.0, cls()
 
     def to(self, g: GridAt) -> np.ndarray:
         return g.r.copy()
-
-    def text(self) -> str:
-        return "self"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +89,7 @@ class PlaceOn(Relation, kind="place"):
 class Skew(Relation, kind="skew"):
     """c plus or minus own coordinate ``of``, periodic."""
 
+    words = "c {plus} c{of} mod p{on}"
     axis: Axis = along()
     of: int
     sign: int
@@ -106,9 +104,6 @@ class Skew(Relation, kind="skew"):
     def to(self, g: GridAt) -> np.ndarray:
         ln = line(self.axis, g)
         return ln.ranks((ln.c + self.sign * g.coords[self.of]) % np.maximum(ln.p, 1))
-
-    def text(self) -> str:
-        return f"c {plus(self.sign)} c{self.of} mod p{on(self.axis)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +139,7 @@ class Mirror(Relation, kind="mirror"):
 class Along(Relation, kind="along"):
     """c + by."""
 
+    words = "c {by:+d}{mod}{on}"
     axis: Axis = along()
     by: int
     wrap: bool
@@ -162,13 +158,12 @@ class Along(Relation, kind="along"):
     def formula(self) -> list[Coordinate]:
         return moved(self.axis, num(self.by), self.wrap)
 
-    def text(self) -> str:
-        return f"c {self.by:+d}{mod_p(self.wrap)}{on(self.axis)}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Opposite(Relation, kind="opposite"):
     """(r + n // 2) mod n."""
+
+    words = "(r + n//2) mod n"
 
     @classmethod
     def on_grid(cls, ndims: int) -> Tried:
@@ -179,9 +174,6 @@ class Opposite(Relation, kind="opposite"):
 
     def formula(self) -> list[Coordinate]:
         return moved(None, ["quot", sym("n"), num(2)], True)
-
-    def text(self) -> str:
-        return "(r + n//2) mod n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +211,7 @@ class Transpose(Relation, kind="transpose"):
 class Modulo(Relation, kind="modulo"):
     """r mod k."""
 
+    words = "rank r mod {k}"
     k: int
 
     @classmethod
@@ -233,6 +226,3 @@ class Modulo(Relation, kind="modulo"):
 
     def to(self, g: GridAt) -> np.ndarray:
         return np.asarray(g.r % self.k)
-
-    def text(self) -> str:
-        return f"rank r mod {self.k}"

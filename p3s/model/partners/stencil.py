@@ -16,6 +16,7 @@ import numpy as np
 
 from p3s.model.grid.at import Atom, GridAt, Guard
 from p3s.model.grid.guardfit import fit_guard
+from p3s.model.memory import Memory
 from p3s.model.partners import halving, irregular, lines, relation, single
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation, Shift, Staged
@@ -23,25 +24,21 @@ from p3s.model.partners.relation import Relation, Shift, Staged
 #: The files of kinds.
 KINDS = (relation, single, lines, halving, irregular)
 
-#: Partners that are remembered at most, stages aside.
-MOST_CELLS = 1 << 21
-_TABLES: dict[tuple[object, ...], np.ndarray] = {}
+#: Cells of tables of partners that are remembered, and that are compared at once.
+MOST_CELLS = 1 << 22
+_TABLES: Memory[np.ndarray] = Memory(MOST_CELLS, np.size)
 
 
 def partners(rel: Relation, g: GridAt) -> np.ndarray:
     """Return partners, shape (stages, n): world ranks, -1 where there is none (read-only)."""
-    if g.ranks is not None or g.n > 1024:
+
+    def made() -> np.ndarray:
         table = rel.table(g)
         table.setflags(write=False)
         return table
-    key = (*g.key, rel)
-    found = _TABLES.get(key)
-    if found is None:  # the search asks for the same small tables again and again
-        if len(_TABLES) * g.n > MOST_CELLS:
-            _TABLES.clear()
-        found = _TABLES[key] = rel.table(g)
-        found.setflags(write=False)
-    return found
+
+    # the search asks for the same small tables again and again
+    return _TABLES.of((*g.key, rel), made) if g.ranks is None and g.n <= 1024 else made()
 
 
 def at_stage(rel: Relation | None, g: GridAt, stage: int, stages: int) -> GridAt:
@@ -60,26 +57,13 @@ def branches(rel: Relation | None, g: GridAt) -> np.ndarray | None:
     stage, rank = np.nonzero(table >= 0)
     down = getattr(rel, "sign", 1) > 0
     parent, child = (rank, table[stage, rank]) if down else (table[stage, rank], rank)
-    above = np.full(g.n, -1, dtype=np.int64)
-    above[child] = parent
     size = np.ones(g.n, dtype=np.int64)
-    for level in _from_the_leaves(above):
-        np.add.at(size, above[level], size[level])
+    for _ in range(g.n.bit_length()):  # no tree is deeper
+        below = np.bincount(parent, size[child], g.n)
+        size = 1 + below.astype(np.int64)
     found = np.zeros(table.shape, dtype=np.int64)
     found[stage, rank] = size[child]
     return found
-
-
-def _from_the_leaves(above: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the ranks of each level of trees, the lowest first; none where there is a cycle."""
-    levels = [np.flatnonzero(above < 0)]
-    by_parent = np.argsort(above, kind="stable")
-    start = np.searchsorted(above[by_parent], np.arange(len(above) + 1))
-    while len(levels[-1]):
-        mine = levels[-1]
-        spans = [by_parent[start[r] : start[r + 1]] for r in mine.tolist()]
-        levels.append(np.concatenate(spans))
-    yield from levels[:0:-1]
 
 
 def stages_depend_on_n(rel: Relation) -> bool:
@@ -119,18 +103,14 @@ def mixture(
     return _fitted(_Guards(rels, pairs), most)
 
 
-_KNOWN: dict[object, Mixture] = {}
+_KNOWN: Memory[Mixture] = Memory(128)
 
 
 def known_cells(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
     """Return the mixture; without its guards where no two relations lead to one partner."""
     of_pairs = ((p.grid.key, p.rank.tobytes(), p.peer.tobytes()) for p in pairs)
     key = (tuple(Atom.kinds), tuple(rels), *of_pairs)
-    if key not in _KNOWN:  # many call sites have the same partners
-        if len(_KNOWN) > 128:
-            _KNOWN.clear()
-        _KNOWN[key] = _known_cells(rels, pairs)
-    return _KNOWN[key]
+    return _KNOWN.of(key, lambda: _known_cells(rels, pairs))  # many call sites have the same
 
 
 def _known_cells(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
@@ -170,10 +150,7 @@ class _Guards:
         ways = [
             ways_to([tables[i] for tables in self.tables], p.grid.n) for i, p in enumerate(pairs)
         ]
-        self.there = [
-            [at_partners(used, table) for used, table in zip(self.used, tables, strict=True)]
-            for tables in self.tables
-        ]
+        self.there = [list(map(at_partners, self.used, tables)) for tables in self.tables]
         self.alone = [
             [
                 ~there | (at_partners(many, table) <= 1)
@@ -181,7 +158,6 @@ class _Guards:
             ]
             for tables, theres in zip(self.tables, self.there, strict=True)
         ]
-
         self.care = list(self.alone)
 
     def fit(self, k: int, more: Sequence[np.ndarray] | None = None) -> bool:
@@ -192,9 +168,7 @@ class _Guards:
         if more is None:
             own = self.alone[k]
             return self._fit(k, own) or self._fit(k, [np.ones_like(known) for known in own])
-        wanted = [
-            at_partners(pairs, table) for pairs, table in zip(more, self.tables[k], strict=True)
-        ]
+        wanted = list(map(at_partners, more, self.tables[k]))
         care = [old | new for old, new in zip(self.care[k], wanted, strict=True)]
         return any(new.any() for new in wanted) and self._fit(k, care)
 
@@ -243,6 +217,37 @@ def at_partners(pairs: np.ndarray, table: np.ndarray) -> np.ndarray:
     return np.where(table >= 0, found, np.zeros(1, dtype=pairs.dtype))
 
 
+def leads(
+    rels: Sequence[Relation], p: Pairs, *, everybody: bool = True, oneself: bool = True
+) -> bool:
+    """Return whether relations lead to the traced partners, and to nobody else.
+
+    everybody: from the ranks that do not take part, too; oneself: nor to oneself.
+    """
+    wanted = used_pairs(p)[:, :-1]
+    got = np.asarray(ways_to([partners(rel, p.grid) for rel in rels], p.grid.n)[:, :-1] > 0)
+    if not oneself and not wanted.diagonal().any():
+        np.fill_diagonal(got, False)
+    if not everybody:
+        got &= np.asarray(wanted.any(axis=1))[:, None]
+    return np.array_equal(got, wanted)
+
+
+def ways_between(rels: Sequence[Relation], p: Pairs) -> np.ndarray:
+    """Return in how many ways relations lead from the rank to the partner of each pair."""
+    every = ways_to([partners(rel, p.grid) for rel in rels], p.grid.n)
+    return np.asarray(every[p.rank, p.peer])
+
+
+def as_often(rels: Sequence[Relation], p: Pairs) -> bool:
+    """Return whether each way to a partner has as many messages as any other of the count."""
+    if p.times is None:
+        return True
+    other = p.rank != p.peer
+    each = p.times[other] / np.maximum(ways_between(rels, p)[other], 1)
+    return not len(each) or bool((each == each[0]).all())
+
+
 Vector = tuple[int, ...]
 #: What a neighbourhood costs (a relation is 1): all neighbours in both directions, all dimensions
 #: alike; and each thing that is said beside that.
@@ -271,7 +276,6 @@ class _Seen:
     many: frozenset[int]
     clear: frozenset[Vector]
     wraps: tuple[bool | None, ...]
-    used: tuple[np.ndarray, ...]
     whole: bool
 
 
@@ -284,20 +288,21 @@ def stencil(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None) -> 
     if seen is None:
         return None
     found = [
-        (vectors, wrap, sided)
+        (shifts, sided)
         for vectors, sided in _vectors(seen, len(pairs[0].grid.dims))
         for wrap in _wraps(seen)
-        if _leads(vectors, wrap, pairs, seen.used)
+        for shifts in [tuple(Shift(vec=v, wrap=wrap) for v in vectors)]
+        if all(leads(shifts, p, oneself=False) for p in pairs)
     ]
     if not found:
         return None
-    even = [f for f in found if _as_often(f[0], f[1], pairs)]
+    even = [f for f in found if all(as_often(f[0], p) for p in pairs)]
     if seen.whole and not (even and any(_uneven(p) for p in pairs)):
         return None  # all others: as simple, on any grid
-    vectors, wrap, sided = (even or found)[0]
-    said = [sided, len(seen.wide) < len(wrap), len(set(wrap)) > 1, _has_gaps(vectors)]
-    cost = min(_WHOLE + _MORE * sum(said), float(len(vectors)))
-    shifts = tuple(Shift(vec=v, wrap=wrap) for v in vectors)
+    shifts, sided = (even or found)[0]
+    wrap = shifts[0].wrap
+    said = [sided, len(seen.wide) < len(wrap), len(set(wrap)) > 1, _has_gaps(shifts)]
+    cost = min(_WHOLE + _MORE * sum(said), float(len(shifts)))
     return Stencil(shifts, cost, tuple(d for d, w in enumerate(seen.wraps) if w is None))
 
 
@@ -306,7 +311,7 @@ def _look(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None) -> _Seen | N
     ndims = len(pairs[0].grid.dims) if pairs else 1
     wraps: list[bool | None] = [None] * ndims
     wide, clear, many = np.zeros(ndims, dtype=bool), set(), set()
-    columns, used, whole = [], [], True
+    columns, whole = [], True
     if ndims < 2:
         return None
     for p in pairs:
@@ -322,7 +327,6 @@ def _look(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None) -> _Seen | N
             wraps[d] = wraps[d] is True or bool(over[d].any())
         wide |= (step != 0).any(axis=1)
         columns.append((dims[:, 0], np.unique(step, axis=1)))
-        used.append(_used(p))
         whole &= int((p.rank != p.peer).sum()) == p.grid.n * (p.grid.n - 1)
     crossed = [d for d in range(ndims) if wide[d]]
     if len(crossed) < 2 or all(wraps[d] is None for d in crossed):
@@ -340,15 +344,7 @@ def _look(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None) -> _Seen | N
         if len(many) > 1 and many == set(range(1, len(crossed) + 1)):
             many = set(range(1, ndims + 1))
         crossed = list(range(ndims))  # dimensions that no count has are as those that some have
-    return _Seen(
-        tuple(crossed), frozenset(many), frozenset(clear), tuple(wraps), tuple(used), whole
-    )
-
-
-def _used(p: Pairs) -> np.ndarray:
-    out = np.zeros((p.grid.n, p.grid.n), dtype=bool)
-    out[p.rank, p.peer] = True
-    return out
+    return _Seen(tuple(crossed), frozenset(many), frozenset(clear), tuple(wraps), whole)
 
 
 def _vectors(seen: _Seen, ndims: int) -> Iterator[tuple[list[Vector], bool]]:
@@ -376,51 +372,14 @@ def _wraps(seen: _Seen) -> Iterator[tuple[bool, ...]]:
     yield from sorted(product(*ways), key=lambda wrap: sum(w != usual for w in wrap))
 
 
-def _leads(
-    vectors: Sequence[Vector],
-    wrap: tuple[bool, ...],
-    pairs: Sequence[Pairs],
-    used: Sequence[np.ndarray],
-) -> bool:
-    """Return whether the vectors lead to the traced partners, and to nobody else but oneself."""
-    shifts = [Shift(vec=v, wrap=wrap) for v in vectors]
-    for p, want in zip(pairs, used, strict=True):
-        got = np.zeros((p.grid.n, p.grid.n), dtype=bool)
-        for s in shifts:
-            to = partners(s, p.grid)[0]
-            there = to >= 0
-            got[np.flatnonzero(there), to[there]] = True
-        if not want.diagonal().any():
-            np.fill_diagonal(got, False)
-        if not np.array_equal(got, want):
-            return False
-    return True
-
-
-def _as_often(vectors: Sequence[Vector], wrap: tuple[bool, ...], pairs: Sequence[Pairs]) -> bool:
-    """Return whether each way to a partner has as many messages as any other of its count."""
-    shifts = [Shift(vec=v, wrap=wrap) for v in vectors]
-    for p in pairs:
-        if p.times is None:
-            continue
-        ways = np.zeros(len(p.rank), dtype=np.int64)
-        for s in shifts:
-            ways += partners(s, p.grid)[0][p.rank] == p.peer
-        other = p.rank != p.peer
-        each = p.times[other] / np.maximum(ways[other], 1)
-        if len(each) and (each != each[0]).any():
-            return False
-    return True
-
-
 def _uneven(p: Pairs) -> bool:
     """Return whether some partners have more messages than others."""
     times = p.times[p.rank != p.peer] if p.times is not None else np.zeros(0)
     return bool(len(times)) and bool((times != times[0]).any())
 
 
-def _has_gaps(vectors: Sequence[Vector]) -> bool:
+def _has_gaps(shifts: Sequence[Shift]) -> bool:
     """Return whether the numbers of dimensions crossed are neither 1 alone nor all from 1 on."""
-    many = {sum(map(abs, v)) for v in vectors}
-    most = sum(any(v[d] for v in vectors) for d in range(len(vectors[0])))
+    many = {sum(map(abs, s.vec)) for s in shifts}
+    most = sum(any(along) for along in zip(*(s.vec for s in shifts), strict=True))
     return many not in ({1}, set(range(1, most + 1)))
