@@ -193,7 +193,7 @@ def _seen_threads(name: str, run_dir: Path, regions: int) -> Check:
 
     run = read_run(run_dir)
     totals, under = thread_totals(run), run.ranks[0].runtime
-    seen = totals.regions if totals is not None else 0
+    seen = totals["regions"] if totals is not None else 0
     runtime = under.openmp if under is not None and under.openmp else "the OpenMP runtime"
     detail = f"2 ranks, {seen} of {regions} parallel regions of {runtime}"
     if seen == regions:

@@ -61,6 +61,23 @@ NotNegative = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
 
 
+def check_columns(record: Any, first: str, positive: str = "", may_lack: str = "") -> None:
+    """Raise ValueError where the columns of a record, its tuples, are none of a table.
+
+    ``first``: the one that ascends; each has an entry for each of its. ``positive``: one of numbers
+    above 0; ``may_lack``: one that may be empty.
+    """
+    found = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+    at = found[first]
+    if not at or list(at) != sorted(set(at)):
+        raise ValueError(f"{first} does not ascend")
+    for name, column in found.items():
+        if isinstance(column, tuple) and len(column) != len(at) and (column or name != may_lack):
+            raise ValueError(f"{name} has not one entry for each of {first}")
+    if positive and min(found[positive], default=1) <= 0:
+        raise ValueError(f"{positive}: {min(found[positive])} is not above 0")
+
+
 class ShapeError(P3SError):
     """Plain data is not of the type it is read as; the message says where and why."""
 

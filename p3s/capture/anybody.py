@@ -18,18 +18,13 @@ from p3s.capture.parts import CallBook, Parts
 from p3s.capture.types import RankTrace, RunTrace, present_ranks
 
 
-def takes(op: str) -> bool:
-    """Tell whether calls of a name are receives that leave a request."""
-    return op in ops.POSTED
-
-
 def there(run: RunTrace) -> bool:
     """Tell whether a run, of one rank, may have several such receives from anybody."""
-    if not any(takes(call.op) for call in run.calls):
+    if not any(call.op in ops.POSTED for call in run.calls):
         return False
     present = present_ranks(run)
     some = ((rt.call, rt.anybody) for rt in (run.ranks[rank] for rank in present))
-    return any(sum(takes(run.calls[c].op) for c in call[at]) > 1 for call, at in some)
+    return any(sum(run.calls[c].op in ops.POSTED for c in call[at]) > 1 for call, at in some)
 
 
 def receivers(run_dir: Path, ranks: Collection[int]) -> set[int]:
@@ -64,7 +59,9 @@ def _groups(run: RunTrace, rt: RankTrace) -> tuple[Ints, Ints]:
     completing[kept[:, 1]] = kept[:, 0]
     events = np.unique(rt.anybody)
     calls = [run.calls[number] for number in rt.call[events]]
-    posted = np.array([takes(call.op) for call in calls], dtype=bool) & (completing[events] >= 0)
+    posted = np.array([call.op in ops.POSTED for call in calls], dtype=bool) & (
+        completing[events] >= 0
+    )
     events = events[posted]
     alike = np.array(
         [(call.site, call.comm) for call, own in zip(calls, posted, strict=True) if own],

@@ -10,14 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from p3s.base import ops
 from p3s.capture.parts import CallBook, Parts
 from p3s.capture.types import RankTrace, RunTrace, present_ranks
-
-
-def takes(op: str) -> bool:
-    """Tell whether calls of a name may leave a request that can be cancelled."""
-    return ops.kind_of(op) in (ops.SEND, ops.RECV)
 
 
 def there(run: RunTrace) -> bool:

@@ -30,7 +30,7 @@ from p3s.capture.arrivals import (
     Key,
     tag_of,
 )
-from p3s.capture.parts import CallBook, Laying, Parts
+from p3s.capture.parts import CallBook, Family, Laying, Parts
 from p3s.capture.types import NO_RANK, PROC_NULL, Call, RankTrace, RunTrace, present_ranks
 
 #: MPI_MODE_NOCHECK, as the tag of an event says it.
@@ -46,28 +46,28 @@ _SYNCHRONISES = _MAKES | frozenset(
 )
 
 
-def takes(op: str) -> bool:
-    """Tell whether a call is one-sided communication or synchronises a window."""
-    return ops.kind_of(op) == ops.RMA
+class OneSided(Accesses, Family):
+    """One-sided calls: what all ranks do to the windows of others."""
 
+    def takes(self, op: str) -> bool:
+        """Tell whether a rank that makes this call may be the target of others."""
+        return ops.kind_of(op) == ops.RMA or op in _MAKES
 
-def asks(op: str) -> bool:
-    """Tell whether a rank that makes this call may be the target of others."""
-    return takes(op) or op in _MAKES
+    def asks(self, run: RunTrace, call: Call) -> bool:
+        """Tell whether it takes other ranks to know what a call stands for."""
+        return self.takes(call.op)
 
+    def learn(self, run: RunTrace) -> None:
+        """Add what the ranks of a run do to the windows of others."""
+        for rank in present_ranks(run):
+            walk = _Walk(run, run.ranks[rank], CallBook(list(run.calls), list(run.sites)), None)
+            walk.parts()
+            for access in walk.accesses:
+                self.add(access)
 
-def learn(run: RunTrace, into: Accesses) -> None:
-    """Add what the ranks of a run do to the windows of others."""
-    for rank in present_ranks(run):
-        walk = _Walk(run, run.ranks[rank], CallBook(list(run.calls), list(run.sites)), None)
-        walk.parts()
-        for access in walk.accesses:
-            into.add(access)
-
-
-def parts(run: RunTrace, rt: RankTrace, book: CallBook, known: Accesses) -> Parts:
-    """Return the messages that stand in place of a rank's one-sided calls."""
-    return _Walk(run, rt, book, Arrivals(known, rt.rank)).parts()
+    def parts(self, run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
+        """Return the messages that stand in place of a rank's one-sided calls."""
+        return _Walk(run, rt, book, Arrivals(self, rt.rank)).parts()
 
 
 @dataclass
@@ -120,12 +120,11 @@ class _Walk:
 
     def parts(self) -> Parts:
         """Return what stands in place of the rank's events."""
-        calls = self.run.calls
-        if any(asks(call.op) for call in calls):
-            chosen = np.array([takes(c.op) or c.op in _SYNCHRONISES for c in calls])
-            number = np.asarray(self.rt.call)
-            for at in np.flatnonzero(chosen[number]).tolist():
-                self._take(at, number)
+        calls = [call.op for call in self.run.calls]
+        chosen = np.array([ops.kind_of(op) == ops.RMA or op in _SYNCHRONISES for op in calls])
+        number = np.asarray(self.rt.call)
+        for at in np.flatnonzero(chosen[number]).tolist() if len(number) else ():
+            self._take(at, number)
         return self._laid.parts(single=True)
 
     def _take(self, at: int, number: NDArray[np.int32]) -> None:
