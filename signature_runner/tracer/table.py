@@ -20,18 +20,17 @@ _ST = {"status": "st"}
 
 
 def _point_to_point() -> None:
-    message = "buf count type {peer} tag comm"
-    described = "comm, {peer}, tag, count, type"
-    to, source = message.format(peer="dest"), message.format(peer="source")
-    said_to, said_from = described.format(peer="dest"), described.format(peer="source")
+    ends = {
+        peer: (f"buf count type {peer} tag comm", f"comm, {peer}, tag, count, type")
+        for peer in ("dest", "source")
+    }
+    (to, said_to), (source, said_from) = ends.values()
+    later = "p3s_persistent(&h, comm, {}, tag, P3S_NO_RANK, count, type, P3S_HANDLE(*request));"
     for mode in ("Send", "Ssend", "Bsend", "Rsend"):
-        lower = mode.lower()
-        CALLS[mode] = Wrapper(to, f"p3s_p2p(&h, {said_to});")
-        CALLS["I" + lower] = Wrapper(f"{to} request", f"p3s_p2p(&h, {said_to}); {POSTED}")
-        CALLS[mode + "_init"] = Wrapper(
-            f"{to} request",
-            "p3s_persistent(&h, comm, dest, tag, P3S_NO_RANK, count, type, P3S_HANDLE(*request));",
-        )
+        sent = f"p3s_p2p(&h, {said_to});"
+        CALLS[mode] = Wrapper(to, sent)
+        CALLS["I" + mode.lower()] = Wrapper(f"{to} request", f"{sent} {POSTED}")
+        CALLS[mode + "_init"] = Wrapper(f"{to} request", later.format("dest"))
     wild = _WILD_STATUS.format(tag="tag")
     CALLS["Recv"] = Wrapper(
         f"{source} status", f"p3s_recv(&h, {said_from}, st);", before=wild, passed=_ST
@@ -39,144 +38,106 @@ def _point_to_point() -> None:
     CALLS["Irecv"] = Wrapper(
         f"{source} request", f"p3s_irecv(&h, {said_from}, P3S_HANDLE(*request));"
     )
-    CALLS["Recv_init"] = Wrapper(
-        f"{source} request",
-        "p3s_persistent(&h, comm, source, tag, P3S_NO_RANK, count, type, P3S_HANDLE(*request));",
-    )
+    CALLS["Recv_init"] = Wrapper(f"{source} request", later.format("source"))
     CALLS["Start"] = Wrapper("request", "p3s_start(&h, 1, request);")
     CALLS["Startall"] = Wrapper("count requests", "p3s_start(&h, count, requests);")
     both = _WILD_STATUS.format(tag="recvtag")
-    CALLS["Sendrecv"] = Wrapper(
-        "sendbuf sendcount sendtype dest sendtag recvbuf recvcount recvtype source recvtag comm"
-        " status",
-        "p3s_sendrecv(&h, comm, dest, sendtag, sendcount, sendtype, source, recvtag, recvcount,"
-        " recvtype, st);",
-        before=both,
-        passed=_ST,
-    )
-    CALLS["Sendrecv_replace"] = Wrapper(
-        "buf count type dest sendtag source recvtag comm status",
-        "p3s_sendrecv(&h, comm, dest, sendtag, count, type, source, recvtag, count, type, st);",
-        before=both,
-        passed=_ST,
-    )
     # One request completes both halves; it is the receive's, whose partner may be open.
     halves = (
-        "p3s_p2p(&h, comm, dest, sendtag, {sent}); h.op = P3S_OP_Isendrecv_recv;"
-        " p3s_second_half(&h, comm, source, recvtag, {received}, P3S_HANDLE(*request));"
+        "p3s_p2p(&h, comm, dest, sendtag, {}); h.op = P3S_OP_Isendrecv_recv;"
+        " p3s_second_half(&h, comm, source, recvtag, {}, P3S_HANDLE(*request));"
     )
-    CALLS["Isendrecv"] = Wrapper(
-        "sendbuf sendcount sendtype dest sendtag recvbuf recvcount recvtype source recvtag comm"
-        " request",
-        halves.format(sent="sendcount, sendtype", received="recvcount, recvtype"),
-    )
-    CALLS["Isendrecv_replace"] = Wrapper(
-        "buf count type dest sendtag source recvtag comm request",
-        halves.format(sent="count, type", received="count, type"),
-    )
-    parts = "p3s_partitioned(&h, comm, {peer}, tag, partitions, count, type, P3S_HANDLE(*request));"
+    at_once = "p3s_sendrecv(&h, comm, dest, sendtag, {}, source, recvtag, {}, st);"
+    for name, args, sizes in (
+        (
+            "endrecv",
+            "sendbuf sendcount sendtype dest sendtag recvbuf recvcount recvtype source recvtag",
+            ("sendcount, sendtype", "recvcount, recvtype"),
+        ),
+        (
+            "endrecv_replace",
+            "buf count type dest sendtag source recvtag",
+            ("count, type", "count, type"),
+        ),
+    ):
+        CALLS[f"S{name}"] = Wrapper(f"{args} comm status", at_once.format(*sizes), both, passed=_ST)
+        CALLS[f"Is{name}"] = Wrapper(f"{args} comm request", halves.format(*sizes))
+    parts = "p3s_partitioned(&h, comm, {}, tag, partitions, count, type, P3S_HANDLE(*request));"
     for name, peer in (("Psend_init", "dest"), ("Precv_init", "source")):
-        CALLS[name] = Wrapper(
-            f"buf partitions count type {peer} tag comm info request", parts.format(peer=peer)
-        )
-    ready = "p3s_ready(&h, P3S_HANDLE(request), {which});"
+        args = f"buf partitions count type {peer} tag comm info request"
+        CALLS[name] = Wrapper(args, parts.format(peer))
     for name, args, which in (
         ("Pready", "partition request", "1, partition, NULL"),
         ("Pready_range", "low high request", "high - low + 1, low, NULL"),
         ("Pready_list", "length list request", "length, 0, list"),
     ):
-        CALLS[name] = Wrapper(args, ready.format(which=which))
+        CALLS[name] = Wrapper(args, f"p3s_ready(&h, P3S_HANDLE(request), {which});")
 
 
 def _probes() -> None:
     wild = _WILD_STATUS.format(tag="tag")
     found = "p3s_probe(&h, comm, source, tag, st);"
     matched = found + " p3s_message_put(P3S_HANDLE(*message), comm, st);"
-    CALLS["Probe"] = Wrapper("source tag comm status", found, before=wild, passed=_ST)
-    CALLS["Iprobe"] = Wrapper(
-        "source tag comm flag status",
-        f"if (*flag) {{ {found} }} else p3s_poll(&h);",
-        before=wild,
-        passed=_ST,
-    )
-    CALLS["Mprobe"] = Wrapper(
-        "source tag comm message status", matched, before=_ANY_STATUS, passed=_ST
-    )
-    CALLS["Improbe"] = Wrapper(
-        "source tag comm flag message status",
-        f"if (*flag) {{ {matched} }} else p3s_poll(&h);",
-        before=_ANY_STATUS,
-        passed=_ST,
-    )
+    for ending, message, told, begin in (
+        ("probe", "", found, wild),
+        ("mprobe", "message ", matched, _ANY_STATUS),
+    ):
+        args, nonblocking = f"source tag comm {message}status", f"I{ending}"
+        CALLS[ending.capitalize()] = Wrapper(args, told, begin, passed=_ST)
+        args = f"source tag comm flag {message}status"
+        CALLS[nonblocking] = Wrapper(args, _if("flag", told), begin, passed=_ST)
     take = "struct p3s_message m = p3s_message_take(P3S_HANDLE(*message));"
-    CALLS["Mrecv"] = Wrapper(
-        "buf count type message status", "p3s_mrecv(&h, &m, count, type);", before=take
-    )
-    CALLS["Imrecv"] = Wrapper(
-        "buf count type message request", f"p3s_mrecv(&h, &m, count, type); {POSTED}", before=take
-    )
+    received = "p3s_mrecv(&h, &m, count, type);"
+    CALLS["Mrecv"] = Wrapper("buf count type message status", received, take)
+    CALLS["Imrecv"] = Wrapper("buf count type message request", f"{received} {POSTED}", take)
+
+
+def _if(flag: str, done: str) -> str:
+    """Return what records a call that has found something only where its flag is set."""
+    return f"if (*{flag}) {{ {done} }} else p3s_poll(&h);"
 
 
 def _completions() -> None:
-    one = (
-        "struct p3s_wait w;"
-        " MPI_Status *st = p3s_wait_begin(&w, 1, request, status, status == MPI_STATUS_IGNORE);"
-    )
-    one_end = "p3s_wait_end(&w, rc, request);"
-    one_done = "p3s_completed(&h, w.nonnull); p3s_resolve(&w, 0, st);"
-    CALLS["Wait"] = Wrapper("request status", one_done, one, one_end, _ST)
-    CALLS["Test"] = Wrapper(
-        "request flag status", f"if (*flag) {{ {one_done} }} else p3s_poll(&h);", one, one_end, _ST
-    )
-    many = (
-        "struct p3s_wait w; MPI_Status *st = p3s_wait_begin(&w, {n}, requests, statuses,"
-        " statuses == MPI_STATUSES_IGNORE);"
-    )
-    all_begin, some_begin = many.format(n="count"), many.format(n="incount")
-    many_end = "p3s_wait_end(&w, rc, requests);"
-    every = (
-        "p3s_completed(&h, w.nonnull);"
-        " for (int i = 0; w.tracked && i < count; i++) p3s_resolve(&w, i, st + i);"
-    )
-    passed = {"statuses": "st"}
-    CALLS["Waitall"] = Wrapper("count requests statuses", every, all_begin, many_end, passed)
-    CALLS["Testall"] = Wrapper(
-        "count requests flag statuses",
-        f"if (*flag) {{ {every} }} else p3s_poll(&h);",
-        all_begin,
-        many_end,
-        passed,
-    )
-    any_begin = (
-        "struct p3s_wait w; MPI_Status *st = p3s_wait_begin(&w, count, requests, status,"
-        " status == MPI_STATUS_IGNORE);"
-    )
-    any_done = (
-        "p3s_completed(&h, *index != MPI_UNDEFINED);"
-        " if (*index != MPI_UNDEFINED) p3s_resolve(&w, *index, st);"
-    )
-    CALLS["Waitany"] = Wrapper("count requests index status", any_done, any_begin, many_end, _ST)
-    CALLS["Testany"] = Wrapper(
-        "count requests index flag status",
-        f"if (*flag) {{ {any_done} }} else p3s_poll(&h);",
-        any_begin,
-        many_end,
-        _ST,
-    )
-    some = (
-        "int done = *outcount == MPI_UNDEFINED ? 0 : *outcount; p3s_completed(&h, done);"
-        " for (int i = 0; w.tracked && i < done; i++) p3s_resolve(&w, indices[i], st + i);"
-    )
-    CALLS["Waitsome"] = Wrapper(
-        "incount requests outcount indices statuses", some, some_begin, many_end, passed
-    )
-    CALLS["Testsome"] = Wrapper(
-        "incount requests outcount indices statuses",
-        f"if (*outcount) {{ {some} }} else p3s_poll(&h);",
-        some_begin,
-        many_end,
-        passed,
-    )
+    each = " for (int i = 0; w.tracked && i < {}; i++) p3s_resolve(&w, {}, st + i);"
+    some = "int done = *outcount == MPI_UNDEFINED ? 0 : *outcount; p3s_completed(&h, done);"
+    for ending, args, flag, status, done in (
+        ("", "request", "flag", "status", "p3s_completed(&h, w.nonnull); p3s_resolve(&w, 0, st);"),
+        (
+            "all",
+            "count requests",
+            "flag",
+            "statuses",
+            "p3s_completed(&h, w.nonnull);" + each.format("count", "i"),
+        ),
+        (
+            "any",
+            "count requests index",
+            "flag",
+            "status",
+            "p3s_completed(&h, *index != MPI_UNDEFINED);"
+            " if (*index != MPI_UNDEFINED) p3s_resolve(&w, *index, st);",
+        ),
+        (
+            "some",
+            "incount requests outcount indices",
+            "outcount",
+            "statuses",
+            some + each.format("done", "indices[i]"),
+        ),
+    ):
+        count, requests = args.split()[:2] if ending else ("1", "request")
+        begin = (
+            f"struct p3s_wait w; MPI_Status *st = p3s_wait_begin(&w, {count}, {requests}, {status},"
+            f" {status} == MPI_{status.upper()}_IGNORE);"
+        )
+        end, passed = f"p3s_wait_end(&w, rc, {requests});", {status: "st"}
+        tested = f"{args} {status}" if flag in args.split() else f"{args} {flag} {status}"
+        CALLS["Wait" + ending] = Wrapper(f"{args} {status}", done, begin, end, passed)
+        CALLS["Test" + ending] = Wrapper(tested, _if(flag, done), begin, end, passed)
+        # Looks without completing: no event, but not the program's work either.
+        name = "_".join(filter(None, ("Request_get_status", ending)))
+        CALLS[name] = Wrapper(tested, f"if (!*{flag}) p3s_poll(&h);")
+    CALLS["Parrived"] = Wrapper("request partition flag", "if (!*flag) p3s_poll(&h);")
     # Waits for the messages that were sent from a buffer; their requests, if any, are not these.
     for name, args in {
         "Buffer_detach": "buffer size",
@@ -187,23 +148,12 @@ def _completions() -> None:
         "Session_flush_buffer": "session",
     }.items():
         CALLS[name] = Wrapper(args, "p3s_completed(&h, 0);")
-    # Looks without completing: no event, but not the program's work either.
-    CALLS["Request_get_status"] = Wrapper("request flag status", "if (!*flag) p3s_poll(&h);")
-    CALLS["Parrived"] = Wrapper("request partition flag", "if (!*flag) p3s_poll(&h);")
-    for suffix, args in {
-        "_any": "count requests index flag status",
-        "_all": "count requests flag statuses",
-        "_some": "incount requests outcount indices statuses",
-    }.items():
-        found = "*outcount" if suffix == "_some" else "*flag"
-        CALLS["Request_get_status" + suffix] = Wrapper(args, f"if (!{found}) p3s_poll(&h);")
-    CALLS["Request_free"] = Wrapper(
-        "request", before="p3s_request_free(*request, nested);", traced=False
-    )
-    CALLS["Cancel"] = Wrapper(
-        "request", before="if (!nested) p3s_cancel(P3S_HANDLE(*request));", traced=False
-    )
-    CALLS["Type_free"] = Wrapper("type", before="p3s_type_free(*type);", traced=False)
+    for name, args, noted in (
+        ("Request_free", "request", "p3s_request_free(*request, nested);"),
+        ("Cancel", "request", "if (!nested) p3s_cancel(P3S_HANDLE(*request));"),
+        ("Type_free", "type", "p3s_type_free(*type);"),
+    ):
+        CALLS[name] = Wrapper(args, before=noted, traced=False)
 
 
 def _communicators() -> None:
