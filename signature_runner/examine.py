@@ -103,7 +103,9 @@ def _start(template: Sequence[str], parsed: command.Command) -> Check:
         try:
             launch.run_traced(list(template), _RANKS, run_dir, timeout_s=_TRY_S, start_s=TIMEOUT_S)
         except P3SError as error:
-            began = launch.status_of(run_dir) == "partial" and "not finished after" in str(error)
+            began = launch.info_of(run_dir).get(
+                "status"
+            ) == "partial" and "not finished after" in str(error)
             if not began:
                 return Check("start", FAIL, str(error), _fix(str(error), run_dir))
             return Check("start", OK, f"{shown}: {_RANKS} ranks traced, stopped after {_TRY_S:g} s")

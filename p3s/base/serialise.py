@@ -334,7 +334,8 @@ class Published(Generic[T]):
         """Return the record of a file; P3SError, one line, Damaged for one that holds none."""
         found = read_json(path, self.schema, self.version)
         try:
-            own = {key: value for key, value in found.items() if key not in _HEAD}
-            return from_data(self.kind, own, more=self.more)
+            if not self.more:
+                found = {key: value for key, value in found.items() if key not in _HEAD}
+            return from_data(self.kind, found, more=self.more)
         except ShapeError as err:
             raise unusable(path, err, self.again) from err

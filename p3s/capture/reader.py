@@ -140,7 +140,7 @@ def read_run(run_dir: Path) -> RunTrace:
     size = files[min(files)][1].size
     problems = _absent(run_dir, size, files, unreadable)
     missing = tuple(rank for rank in problems if NAME.format(rank) not in unreadable)
-    return _read(run_dir, files, problems, missing)
+    return _read(run_dir, files, problems, missing, _KEEP_BYTES)
 
 
 def read_file(path: Path, completions: bool = True) -> RunTrace:
@@ -198,7 +198,7 @@ def _read(
     files: dict[int, tuple[Path, Header]],
     problems: dict[int, str],
     missing: tuple[int, ...],
-    keep_bytes: float = _KEEP_BYTES,
+    keep_bytes: float,
     completions: bool = True,
 ) -> RunTrace:
     header = files[min(files)][1]

@@ -8,17 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from p3s.base.artefacts import read_json, unusable, write_json
+from p3s.base.artefacts import write_json
 from p3s.base.errors import Damaged, P3SError
-from p3s.base.serialise import (
-    Natural,
-    NotNegative,
-    Positive,
-    Published,
-    ShapeError,
-    check_columns,
-    from_data,
-)
+from p3s.base.serialise import Natural, NotNegative, Positive, Published, check_columns, from_data
 from p3s.base.text import quoted
 from p3s.machine.facts import Facts
 from p3s.machine.filesystem import FileSystem
@@ -192,14 +184,16 @@ class Machine:
     @classmethod
     def load(cls, path: Path) -> Machine:
         """Read a machine file; P3SError, one line, when it is absent, damaged or another thing."""
-        try:
-            return from_data(cls, read_json(path, MACHINE_SCHEMA, MACHINE_VERSION), more=True)
-        except ShapeError as err:
-            again = "measure that machine again: p3s machine measure -o FILE"
-            raise unusable(path, err, again) from err
+        return MACHINE.read(Path(path))
 
 
-MACHINE = Published(MACHINE_SCHEMA, MACHINE_VERSION, Machine, more=True)
+MACHINE = Published(
+    MACHINE_SCHEMA,
+    MACHINE_VERSION,
+    Machine,
+    more=True,
+    again="measure that machine again: p3s machine measure -o FILE",
+)
 
 
 def files_of(path: Path) -> FileSystem:

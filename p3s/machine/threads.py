@@ -7,6 +7,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,7 @@ def measure_openmp(
         for team in made:
             if on_step:
                 on_step(f"threads: round {round_ + 1}, {team.threads} at once")
-            with _Running(program, team) as running:
+            with closing(_Running(program, team)) as running:
                 runtime = running.runtime
                 _measure_team(running, team, sizes, _QUICK_SHOT_NS if quick else _SHOT_NS, shots)
         if round_ + 1 >= _FEWEST and time.monotonic() > until:
@@ -276,12 +277,6 @@ class _Running(Asked):
         if words == ["no", "memory"]:
             raise P3SError("no memory for the arrays of the bandwidth; free some and measure again")
         return [float(word) for word in words]
-
-    def __enter__(self) -> _Running:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _measure_team(running: _Running, team: Team, sizes: _Sizes, shot_ns: int, into: _Shots) -> None:
