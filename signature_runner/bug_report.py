@@ -77,14 +77,12 @@ def bug_report(look: Callable[[], Sequence[Check]]) -> str:
     ]
     parts = ["P3S bug report", "==============", "", *_TO_FILL]
     for section in sections:
-        parts += [section.title, "-" * len(section.title), *_lines(section, hide), ""]
+        width = max((len(name) for name, _ in section.rows), default=0)
+        lines = [
+            f"{name:{width}}  {hide(one_line(words))}".rstrip() for name, words in section.rows
+        ]
+        parts += [section.title, "-" * len(section.title), *lines, ""]
     return "\n".join([*parts, f"Left out: {_LEFT_OUT}", f"Send it: {_WHERE}"]) + "\n"
-
-
-def _lines(section: Section, hide: Callable[[str], str]) -> Iterator[str]:
-    width = max((len(name) for name, _ in section.rows), default=0)
-    for name, words in section.rows:
-        yield f"{name:{width}}  {hide(one_line(words))}".rstrip()
 
 
 def _versions() -> Iterator[tuple[str, str]]:

@@ -131,7 +131,7 @@ def checks(command: Sequence[str] = ()) -> list[Check]:
     installs = mpi.find_mpi()
     runtimes = compiling.runtimes(installs)
     return [
-        _python(),
+        Check("python", OK, f"{platform.python_version()} at {sys.executable}"),
         _libraries(),
         _compiler(),
         _cores(),
@@ -144,11 +144,6 @@ def checks(command: Sequence[str] = ()) -> list[Check]:
         _counters(),
         _slurm(),
     ]
-
-
-def _python() -> Check:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return Check("python", OK, f"{version} at {sys.executable}")
 
 
 def _libraries() -> Check:

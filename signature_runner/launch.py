@@ -127,6 +127,13 @@ class RunOutcome:
 _SRUN = {"SLURM_KILL_BAD_EXIT": "1"}
 
 
+def _environment(oversubscribed: bool, mark: str) -> dict[str, str]:
+    """Return the launcher's environment; what the user set is kept."""
+    env = {name: value for name, value in os.environ.items() if name not in _OWN}
+    sharing = SHARING if oversubscribed else {}
+    return {**mpi.launch_defaults(oversubscribed), **sharing, **_SRUN, **env, MARK: mark}
+
+
 def _copy(
     name: str, pipe: IO[bytes], target: IO[bytes], on_output: OnOutput, failed: list[OSError]
 ) -> None:
@@ -376,9 +383,7 @@ def run_traced(
         argv = _argv(parsed, tracer, run_dir, recording, mark, team)
         _prepare(run_dir)
         stdin.put(run_dir)
-        env = {name: value for name, value in os.environ.items() if name not in _OWN}
-        shared = SHARING if oversubscribed else {}
-        env = {**mpi.launch_defaults(oversubscribed), **shared, **_SRUN, **env, MARK: mark}
+        env = _environment(oversubscribed, mark)
         seen = None
         if recording.plan is not None and tracer is not None:
             recording.plan.write(run_dir)

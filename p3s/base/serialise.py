@@ -182,7 +182,7 @@ def _converter(more: bool) -> Any:
     )
     tuples = converter._structure_tuple  # would take text for a list of its letters
     converter.register_structure_hook_func(
-        _is_tuple, lambda value, kind: tuples(_listed(value), kind)
+        lambda t: get_origin(t) is tuple, lambda value, kind: tuples(_listed(value), kind)
     )
     converter.register_structure_hook_factory(
         lambda t: isinstance(t, type) and issubclass(t, tuple) and hasattr(t, "_fields"),
@@ -198,11 +198,6 @@ def _converter(more: bool) -> Any:
         is_array, lambda value, kind: _array(value, kind, converter)
     )
     return converter
-
-
-def _is_tuple(kind: Any) -> bool:
-    """Tell whether a type is tuple[...]."""
-    return get_origin(kind) is tuple
 
 
 def is_array(kind: Any) -> bool:

@@ -255,7 +255,7 @@ class Source:
         events, header, calls = capture.events, capture.header, self.calls.calls
         completing, there = events.index_of(capture.done[:, 0])
         posting, posted = events.index_of(capture.done[:, 1])
-        both = there & posted
+        both, thread = there & posted, capture.calls["thread"]
         return RankTrace(
             header.rank,
             not self.problem,
@@ -273,7 +273,7 @@ class Source:
             header.paused_calls,
             capture.counted_events,
             events.ordinal,
-            _threads(capture),
+            thread[events.call].astype(np.int32) if thread.any() else None,
             header.tracer_ns,
             events.gap,
             capture.phases,
@@ -464,11 +464,6 @@ def in_order(capture: Capture) -> bool:
     waiting = [number for number, name in capture.defs.opnames.items() if name in ops.POSTED]
     calls = capture.calls[capture.events.call[_from_anybody(capture)]]
     return not any((calls["op"] == number).any() for number in waiting)
-
-
-def _threads(capture: Capture) -> NDArray[np.int32] | None:
-    threads = capture.calls["thread"]
-    return threads[capture.events.call].astype(np.int32) if threads.any() else None
 
 
 def _counted(capture: Capture, calls: Ints) -> dict[int, tuple[int, int, int]]:

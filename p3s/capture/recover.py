@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,10 +161,8 @@ def _missing(target: Path, there: set[int]) -> list[Recovered]:
 
 def _any_header(files: list[Path]) -> Header | None:
     for path in files:
-        try:
+        with suppress(P3SError):
             return read_header(path)
-        except P3SError:
-            continue
     return None
 
 

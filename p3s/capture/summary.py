@@ -49,37 +49,22 @@ def summary(run: RunTrace) -> dict[str, dict[str, Any]]:
     come in order of their elapsed time. Bytes and elements of completions are those of the
     requests and not counted again.
     """
-    length = len(run.calls)
-    events, elapsed, work = (np.zeros(length, dtype=np.int64) for _ in range(3))
+    # Exact integers: a float sum of nanoseconds would lose digits in long runs.
+    totals = np.zeros((3, len(run.calls)), dtype=np.int64)  # events, time and work of each call
     for rank in run.ranks:
-        events += np.bincount(rank.call, minlength=length)
-        # Exact integers: a float sum of nanoseconds would lose digits in long runs.
-        np.add.at(elapsed, rank.call, rank.elapsed_ns)
-        np.add.at(work, rank.call, rank.work)
+        totals[0] += np.bincount(rank.call, minlength=len(run.calls))
+        np.add.at(totals[1], rank.call, rank.elapsed_ns)
+        np.add.at(totals[2], rank.call, rank.work)
         for number, counted in rank.counted.items():
-            for total, amount in zip((events, elapsed, work), counted, strict=True):
-                total[number] += amount
+            totals[:, number] += counted
     found: dict[str, dict[str, Any]] = {}
     sites: dict[str, set[int]] = {}
-    totals = zip(events.tolist(), elapsed.tolist(), work.tolist(), strict=True)
-    for call, (count, time_ns, before) in zip(run.calls, totals, strict=True):
-        row = found.setdefault(
-            call.op,
-            {
-                "kind": ops.kind_of(call.op),
-                "events": 0,
-                "bytes": 0,
-                "elements": 0,
-                "elapsed_ns": 0,
-                "work": 0,
-            },
-        )
-        moves = row["kind"] != ops.COMPLETION
-        row["events"] += count
-        row["bytes"] += count * call.bytes * moves
-        row["elements"] += count * call.count * moves
-        row["elapsed_ns"] += time_ns
-        row["work"] += before
+    sums = ("events", "bytes", "elements", "elapsed_ns", "work")
+    for call, (count, time_ns, before) in zip(run.calls, totals.T.tolist(), strict=True):
+        row = found.setdefault(call.op, {"kind": ops.kind_of(call.op), **dict.fromkeys(sums, 0)})
+        moved = count * (row["kind"] != ops.COMPLETION)
+        more = (count, moved * call.bytes, moved * call.count, time_ns, before)
+        row.update((name, row[name] + each) for name, each in zip(sums, more, strict=True))
         sites.setdefault(call.op, set()).add(call.site)
     for op, row in found.items():
         row["sites"] = len(sites[op])

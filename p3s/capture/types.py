@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import overload
 
@@ -112,10 +111,19 @@ class Window:
     ordinal: int
 
 
-#: No pairs of events, shape (0, 2); no numbers of events; no marks of events.
-no_pairs: Callable[[], Ints] = partial(np.empty, (0, 2), dtype=np.int64)
-no_events: Callable[[], Ints] = partial(np.empty, 0, dtype=np.int64)
-no_flags: Callable[[], Bools] = partial(np.empty, 0, dtype=bool)
+def no_pairs() -> Ints:
+    """Return no pairs of events, shape (0, 2)."""
+    return np.empty((0, 2), dtype=np.int64)
+
+
+def no_events() -> Ints:
+    """Return no numbers of events."""
+    return np.empty(0, dtype=np.int64)
+
+
+def no_flags() -> Bools:
+    """Return no marks of events."""
+    return np.empty(0, dtype=bool)
 
 
 @dataclass(frozen=True)

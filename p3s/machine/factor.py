@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -117,20 +118,16 @@ def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = N
     at = np.arange(np.floor(ends[0] - 10) * POINTS, np.ceil(ends[1] + 7) * POINTS + 1) / POINTS
     counted = law.unit not in TIME_UNITS
     candidates = sizes or unknown_sizes(float(u.mean()))
+    middle = candidates.at(np.array([u.mean()]))
+    anything = partial(_anything, at, base, target, kernels)
     if not (cost > 0).all():
-        return _anything(at, base, target, kernels, "it was not measured")
+        every = np.repeat(np.arange(*SIZES, 0.5)[:, None], len(at), axis=1)
+        return anything("it was not measured", every, np.array(SIZES))
     # In CPU time the unit has the step of the cost in itself: the law is flat whatever it does.
     # So every mixture may be: nothing is fitted.
     if not counted:
-        return _anything(
-            at,
-            base,
-            target,
-            kernels,
-            "its work is a time, which does not tell what it waits for",
-            candidates,
-            u,
-        )
+        why = "its work is a time, which does not tell what it waits for"
+        return anything(why, candidates.at(at), middle)
     ends_of_law = law.interval(np.exp2(u))
     typical = np.asarray(law.typical(np.exp2(u)), dtype=float)
     wide = float(np.median((ends_of_law[1] - ends_of_law[0]) / np.maximum(typical, 1e-300))) / 4
@@ -138,9 +135,8 @@ def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = N
     most[0] = MOST_PER_INSTRUCTION * max(cost.ns for cost in base.core.values())
     found = explain(u, cost, candidates, kernels, tolerance=min(wide, 0.2), most=most)
     if found.best > UNEXPLAINED:
-        return _anything(
-            at, base, target, kernels, "no mixture of the kernels costs as it does", candidates, u
-        )
+        why = "no mixture of the kernels costs as it does"
+        return anything(why, candidates.at(at), middle)
     return _spanned(at, u, found, candidates, kernels, base, target)
 
 
@@ -261,34 +257,25 @@ def _anything(
     target: Machine,
     kernels: list[Kernel],
     why: str,
-    sizes: Sizes | None = None,
-    u: FloatArray | None = None,
+    w: FloatArray,
+    middle: FloatArray,
 ) -> Factor:
-    """Return the factor of which nothing is known: between those of all kernels at all sizes."""
-    if sizes is not None:
-        w = sizes.at(at)
-    else:
-        w = np.broadcast_to(
-            np.arange(SIZES[0], SIZES[1], 0.5)[:, None],
-            (len(np.arange(SIZES[0], SIZES[1], 0.5)), len(at)),
-        )
+    """Return the factor of which nothing is known: between those of all kernels at all sizes.
+
+    w: log2 of the sizes, shape (sizes, at); middle: those in the middle of the points.
+    """
     ratio = costs([k.target for k in kernels], w) / costs([k.base for k in kernels], w)
     spread = _spreads(kernels, w)
     _, least, most, error = (float(part[0]) for part in _cores(base, target, np.zeros(1)))
     low = np.minimum((ratio / (1 + spread)).min(axis=(0, 1)), least / (1 + error))
     high = np.maximum((ratio * (1 + spread)).max(axis=(0, 1)), most * (1 + error))
-    there = (
-        np.exp2(sizes.at(np.array([u.mean()])))
-        if sizes is not None and u is not None
-        else np.exp2(np.array(SIZES))
-    )
     return Factor(
         at,
         np.sqrt(low * high),
         low,
         high,
         "unknown",
-        (float(there.min()), float(there.max())),
+        (float(np.exp2(middle.min())), float(np.exp2(middle.max()))),
         0.0,
         f"{why}: its factor lies between those of all kernels",
     )

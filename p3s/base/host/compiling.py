@@ -317,12 +317,10 @@ def came(
         return None
     digest = source_digest(sources, flags)
     found = library_at(library) if library else None
-    fitting = (each for each in files if each.sources == digest and _fits(each.library, found))
-    return next(fitting, None)
-
-
-def _fits(of: Library | None, found: Library | None) -> bool:
-    return of is None or (found is not None and of.fits(found))
+    for each in (file for file in files if file.sources == digest):
+        if each.library is None or (found is not None and each.library.fits(found)):
+            return each
+    return None
 
 
 def _kept(each: Prebuilt) -> Path | None:

@@ -6,7 +6,7 @@ import os
 import pwd
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from p3s.base.errors import P3SError
@@ -104,10 +104,6 @@ def _secrets(env: Mapping[str, str]) -> list[str]:
 
 
 def _homes(env: Mapping[str, str]) -> list[str]:
-    return _longest_first(home for home in _folders(env) if home not in ("", "/", "."))
-
-
-def _folders(env: Mapping[str, str]) -> Iterator[str]:
-    for home in (env.get("HOME", ""), os.path.expanduser("~")):
-        yield home.rstrip("/")
-        yield os.path.realpath(home) if home else ""
+    homes = [home for home in (env.get("HOME", ""), os.path.expanduser("~")) if home]
+    folders = [each for home in homes for each in (home.rstrip("/"), os.path.realpath(home))]
+    return _longest_first(folders, ("", "/", "."))
