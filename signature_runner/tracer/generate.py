@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from p3s.signature_runner.tracer import table
-from p3s.signature_runner.tracer.wrapper import Wrapper
+from p3s.signature_runner.tracer.table import Wrapper
 
 _PROTOTYPE = re.compile(r"\bint\s+(P?MPI_[A-Za-z]\w*)\s*\(")
 _DECLARATOR = re.compile(r"^(?P<type>.*?[\s*&])(?P<name>[A-Za-z_]\w*)\s*(?P<array>(\[[^\]]*\])*)$")

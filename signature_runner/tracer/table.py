@@ -8,8 +8,30 @@ it succeeded, ``always`` after it. Types come from the ``mpi.h`` in use, so one 
 
 from __future__ import annotations
 
-from p3s.signature_runner.tracer import table_collectives, table_windows
-from p3s.signature_runner.tracer.wrapper import POSTED, Wrapper, names
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """One MPI call: its arguments and the C text around the real call."""
+
+    args: str
+    after: str = ""
+    before: str = ""
+    always: str = ""
+    passed: dict[str, str] = field(default_factory=dict)
+    nested: str = ""  # before the real call, if it is made inside another one
+    traced: bool = True  # False: bookkeeping only, the wrapper does not enter
+
+
+#: A request that a call has made: what its handle once meant is forgotten.
+POSTED = "p3s_posted(P3S_HANDLE(*request));"
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return the names in a text."""
+    return tuple(text.split())
+
 
 CALLS: dict[str, Wrapper] = {}
 
@@ -203,12 +225,270 @@ def _communicators() -> None:
         )
 
 
+# ---- collectives: blocking, nonblocking, persistent, and over neighbours
+_NULL = "p3s_mpi.type_null"
+_GATHER = "sendbuf sendcount sendtype recvbuf recvcount recvtype"
+_GATHERV = "sendbuf sendcount sendtype recvbuf recvcounts displs recvtype"
+_ALLTOALLV = "sendbuf sendcounts sdispls sendtype recvbuf recvcounts rdispls recvtype"
+_ALLTOALLW = "sendbuf sendcounts sdispls sendtypes recvbuf recvcounts rdispls recvtypes"
+#: On an intercommunicator a negative root makes some arguments meaningless: not looked at.
+_ASIDE = f"if (root == MPI_ROOT || root == MPI_PROC_NULL) COLL(root, 0, {_NULL}); else "
+
+
+def _plain(root: str, count: str, datatype: str) -> str:
+    return f"COLL({root or 'P3S_NO_RANK'}, {count}, {datatype});"
+
+
+def _blocking() -> dict[str, tuple[str, str]]:
+    """Return name -> (arguments, text) of the blocking collectives."""
+    mine = "P3S_IN(sendbuf) ? {recv} : sendcount"
+    mine_type = "P3S_IN(sendbuf) ? recvtype : sendtype"
+    theirs = "P3S_IN(recvbuf) ? {send} : recvcount"
+    theirs_type = "P3S_IN(recvbuf) ? sendtype : recvtype"
+    at_me = mine.format(recv="recvcounts[p3s_me(comm)]")
+    beside = "root == MPI_PROC_NULL ? 0 : count"
+    rows = {
+        "Barrier": ("comm", _plain("", "0", _NULL)),
+        "Bcast": ("buf count type root comm", _plain("root", beside, "type")),
+        "Reduce": ("sendbuf recvbuf count type op root comm", _plain("root", beside, "type")),
+        "Gather": (
+            f"{_GATHER} root comm",
+            _ASIDE + _plain("root", mine.format(recv="recvcount"), mine_type),
+        ),
+        "Gatherv": (f"{_GATHERV} root comm", _ASIDE + _plain("root", at_me, mine_type)),
+        "Scatter": (
+            f"{_GATHER} root comm",
+            _ASIDE + _plain("root", theirs.format(send="sendcount"), theirs_type),
+        ),
+        "Scatterv": (
+            "sendbuf sendcounts displs sendtype recvbuf recvcount recvtype root comm",
+            _ASIDE + _plain("root", theirs.format(send="sendcounts[p3s_me(comm)]"), theirs_type),
+        ),
+        "Allgather": (f"{_GATHER} comm", _plain("", mine.format(recv="recvcount"), mine_type)),
+        "Allgatherv": (f"{_GATHERV} comm", _plain("", at_me, mine_type)),
+        "Alltoall": (
+            f"{_GATHER} comm",
+            _plain("", f"(int64_t)p3s_fan(comm) * ({mine.format(recv='recvcount')})", mine_type),
+        ),
+        "Alltoallv": (
+            f"{_ALLTOALLV} comm",
+            _plain(
+                "",
+                "P3S_IN(sendbuf) ? P3S_SUM(recvcounts, p3s_fan(comm))"
+                " : P3S_SUM(sendcounts, p3s_fan(comm))",
+                mine_type,
+            ),
+        ),
+        "Alltoallw": (
+            f"{_ALLTOALLW} comm",
+            "struct p3s_moved m = P3S_IN(sendbuf) ? P3S_MOVED(recvcounts, recvtypes, p3s_fan(comm))"
+            " : P3S_MOVED(sendcounts, sendtypes, p3s_fan(comm)); MOVED(m);",
+        ),
+        "Reduce_scatter": (
+            "sendbuf recvbuf recvcounts type op comm",
+            _plain("", "P3S_SUM(recvcounts, p3s_here_size(comm))", "type"),
+        ),
+        "Reduce_scatter_block": (
+            "sendbuf recvbuf recvcount type op comm",
+            _plain("", "(int64_t)p3s_here_size(comm) * recvcount", "type"),
+        ),
+    }
+    for name in ("Allreduce", "Scan", "Exscan"):
+        rows[name] = ("sendbuf recvbuf count type op comm", _plain("", "count", "type"))
+    return rows
+
+
+def _neighbours() -> dict[str, tuple[str, str]]:
+    """Return the neighbourhood collectives: what this rank sends to all that it sends to.
+
+    Beyond the edge of a grid that is not periodic there is nobody; nothing is sent there.
+    """
+    begin = "struct p3s_neighbours *n = p3s_neighbours(comm);"
+    same = "p3s_sizes_same(&h, n, sendcount, sendtype, recvcount, recvtype)"
+    every = f"{begin} int64_t sent = {same}; {_plain('', 'sent', 'sendtype')}"
+    return {
+        "Neighbor_allgather": (f"{_GATHER} comm", every),
+        "Neighbor_alltoall": (f"{_GATHER} comm", every),
+        "Neighbor_allgatherv": (
+            f"{_GATHERV} comm",
+            f"{begin} P3S_COUNTS(n, 1, n->in, recvcounts);"
+            " int64_t sent = p3s_sizes_gathered(&h, n, sendcount, sendtype, recvtype);"
+            f" {_plain('', 'sent', 'sendtype')}",
+        ),
+        "Neighbor_alltoallv": (
+            f"{_ALLTOALLV} comm",
+            f"{begin} P3S_COUNTS(n, 0, n->out, sendcounts);"
+            " P3S_COUNTS(n, n->out, n->in, recvcounts);"
+            " int64_t sent = p3s_sizes_each(&h, n, sendtype, recvtype);"
+            f" {_plain('', 'sent', 'sendtype')}",
+        ),
+        "Neighbor_alltoallw": (
+            f"{_ALLTOALLW} comm",
+            f"{begin} P3S_COUNTS(n, 0, n->out, sendcounts);"
+            " P3S_COUNTS(n, n->out, n->in, recvcounts);"
+            " struct p3s_moved m = p3s_sizes_typed(&h, n, sendtypes, recvtypes); MOVED(m);",
+        ),
+    }
+
+
+def _collectives() -> None:
+    """Fill in all collectives: blocking, ``I...`` and ``..._init``.
+
+    A row is written once. ``COLL(root, count, type)`` stands for what says it: an event now, or,
+    for a persistent collective, what is known of its request until MPI_Start.
+    """
+    for name, (args, text) in {**_blocking(), **_neighbours()}.items():
+        now = text.replace("COLL(", "p3s_coll(&h, comm, ")
+        now = now.replace(" MOVED(m)", " p3s_coll_bytes(&h, comm, m.bytes, m.type)")
+        later = text.replace("COLL(", "p3s_coll_init(&h, P3S_HANDLE(*request), comm, ")
+        later = later.replace(
+            " MOVED(m)", " p3s_coll_bytes_init(&h, P3S_HANDLE(*request), comm, m.bytes, m.type)"
+        )
+        if name == "Barrier":
+            now = "p3s_plain(&h, comm);"
+        CALLS[name] = Wrapper(args, now)
+        CALLS["I" + name.lower()] = Wrapper(f"{args} request", f"{now} {POSTED}")
+        CALLS[name + "_init"] = Wrapper(f"{args} info request", later)
+
+
+# ---- one-sided communication and files: each event has its window's communicator
+_WINDOW = "P3S_WINDOW, P3S_HANDLE(win)"
+_FILE = "P3S_FILE, P3S_HANDLE(file)"
+_NOBODY = "P3S_NO_RANK"
+_NOTHING = "0, p3s_mpi.type_null"
+
+
+def _on(where: str, peer: str = _NOBODY, moved: str = _NOTHING) -> str:
+    return f"p3s_on(&h, {where}, {peer}, {moved});"
+
+
+def _asserting(peer: str) -> str:
+    return f"p3s_sync(&h, P3S_HANDLE(win), {peer}, assert);"
+
+
+def _closed(name: str, kind: str) -> Wrapper:
+    return Wrapper(
+        name,
+        "p3s_closed(&h, o);",
+        f"uint64_t was = P3S_HANDLE(*{name}); struct p3s_opened *o = p3s_closing({kind}, was);",
+        f"if (rc != MPI_SUCCESS) p3s_not_closed({kind}, was, o);",
+    )
+
+
+def _one_sided() -> dict[str, Wrapper]:
+    """Return what moves data: to or from ``target``, as many bytes as this rank passed."""
+    origin = "origin count type"
+    target = "target disp target_count target_type"
+    result = "result result_count result_type"
+    # What MPI_NO_OP does not send it still fetches, and then nobody looks at the origin's part.
+    fetched = _on(_WINDOW, "target", "result_count, result_type")
+    moved = _on(_WINDOW, "target", "count, type")
+    one = _on(_WINDOW, "target", "1, type")
+    out = {
+        "Put": Wrapper(f"{origin} {target} win", moved),
+        "Get": Wrapper(f"{origin} {target} win", moved),
+        "Accumulate": Wrapper(f"{origin} {target} op win", moved),
+        "Get_accumulate": Wrapper(f"{origin} {result} {target} op win", fetched),
+        "Fetch_and_op": Wrapper("origin result type target disp op win", one),
+        "Compare_and_swap": Wrapper("origin compare result type target disp win", one),
+    }
+    for name in ("Put", "Get", "Accumulate", "Get_accumulate"):
+        row = out[name]
+        out["R" + name.lower()] = Wrapper(f"{row.args} request", f"{row.after} {POSTED}")
+    return out
+
+
+def _windows() -> dict[str, Wrapper]:
+    made = "p3s_opened(&h, comm, P3S_WINDOW, P3S_HANDLE(*win));"
+    out = {
+        name: Wrapper(args, made)
+        for name, args in {
+            "Win_create": "base size unit info comm win",
+            "Win_allocate": "size unit info comm base win",
+            "Win_allocate_shared": "size unit info comm base win",
+            "Win_create_dynamic": "info comm win",
+        }.items()
+    }
+    out["Win_free"] = _closed("win", "P3S_WINDOW")
+    for name in ("Win_fence", "Win_lock_all"):
+        out[name] = Wrapper("assert win", _asserting(_NOBODY))
+    for name in ("Win_start", "Win_post"):
+        out[name] = Wrapper(
+            "group assert win", "p3s_sync_group(&h, P3S_HANDLE(win), group, assert);"
+        )
+    out["Win_lock"] = Wrapper("type target assert win", _asserting("target"))
+    for name, args in {
+        "Win_complete": "win",
+        "Win_wait": "win",
+        "Win_unlock_all": "win",
+        "Win_flush_all": "win",
+        "Win_flush_local_all": "win",
+        "Win_sync": "win",
+    }.items():
+        out[name] = Wrapper(args, _on(_WINDOW))
+    for name, args in {
+        "Win_unlock": "target win",
+        "Win_flush": "target win",
+        "Win_flush_local": "target win",
+    }.items():
+        out[name] = Wrapper(args, _on(_WINDOW, "target"))
+    out["Win_test"] = Wrapper("win flag", f"if (*flag) {_on(_WINDOW)} else p3s_poll(&h);")
+    return out
+
+
+def _moved(how: str, offset: str = "0") -> str:
+    return f"p3s_file_moved(&h, file, {how}, {offset}, count, type);"
+
+
+def _files() -> dict[str, Wrapper]:
+    opened = "p3s_file_opened(&h, comm, name, mode, *file);"
+    viewed = "p3s_file_view(&h, file, disp, etype, filetype);"
+    closed = _closed("file", "P3S_FILE")
+    out = {
+        "File_open": Wrapper("comm name mode info file", opened),
+        "File_close": replace(closed, after=f"{closed.after} p3s_file_closed(was);"),
+        "File_delete": Wrapper("name info", "p3s_nowhere(&h);"),
+        "File_set_view": Wrapper("file disp etype filetype rep info", viewed),
+    }
+    for name, args in {
+        "File_set_size": "file size",
+        "File_preallocate": "file size",
+        "File_seek_shared": "file offset whence",
+        "File_set_atomicity": "file flag",
+        "File_sync": "file",
+    }.items():
+        out[name] = Wrapper(args, _on(_FILE))
+    for name in names(
+        "read read_all read_shared read_ordered write write_all write_shared write_ordered"
+    ):
+        moved = _moved(_pointer(name))
+        out[f"File_{name}"] = Wrapper("file buf count type status", moved)
+        if "ordered" not in name:
+            out[f"File_i{name}"] = Wrapper("file buf count type request", f"{moved} {POSTED}")
+    at = _moved("P3S_AT", "offset")
+    for name in names("read_at read_at_all write_at write_at_all"):
+        out[f"File_{name}"] = Wrapper("file offset buf count type status", at)
+        out[f"File_i{name}"] = Wrapper("file offset buf count type request", f"{at} {POSTED}")
+    for name in names("read_all write_all read_ordered write_ordered read_at_all write_at_all"):
+        where = "file offset" if "_at_" in name else "file"
+        moved = at if "_at_" in name else _moved(_pointer(name))
+        out[f"File_{name}_begin"] = Wrapper(f"{where} buf count type", moved)
+        out[f"File_{name}_end"] = Wrapper("file buf status", _on(_FILE))
+    return out
+
+
+def _pointer(name: str) -> str:
+    """Return which pointer a call without an offset moves."""
+    return "P3S_SHARED" if name.endswith(("_shared", "_ordered")) else "P3S_OWN"
+
+
 _point_to_point()
 _probes()
 _completions()
-CALLS.update(table_collectives.rows())
+_collectives()
 _communicators()
-CALLS.update(table_windows.rows())
+for rows in (_one_sided(), _windows(), _files()):
+    CALLS.update(rows)
 
 #: Names of events that are no MPI function: the receive half of one that sends and receives.
 HALVES = ("Sendrecv_recv", "Isendrecv_recv")
