@@ -21,7 +21,7 @@ from p3s.base.host.cores import cores, quota
 from p3s.base.host.hosts import expand_hosts
 from p3s.base.text import one_line, size_text
 from p3s.base.version import __version__
-from p3s.signature_runner.trials import Check
+from p3s.signature_runner.examine import Check
 
 #: Variables whose values tell how MPI and threads run here, and nothing else.
 COPIED = (

@@ -13,7 +13,7 @@ from commands import cli
 from p3s.base.host import compiling
 from p3s.base.version import __version__
 from p3s.signature_runner import bug_report
-from p3s.signature_runner.trials import FAIL, OK, Check
+from p3s.signature_runner.examine import FAIL, OK, Check
 
 SECRET = "hunter2-hunter2"
 ENVIRONMENT = {
