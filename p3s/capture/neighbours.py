@@ -18,7 +18,8 @@ import numpy as np
 from p3s.base import ops
 from p3s.base.arrays import Ints
 from p3s.capture.parts import CallBook, Family, Parts
-from p3s.capture.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace, present_ranks
+from p3s.capture.records import Neighbours
+from p3s.capture.types import PROC_NULL, Call, Comm, RankTrace, RunTrace, present_ranks
 
 #: Tags of messages of neighbourhood collectives, which no program has: of graphs, and of the first
 #: neighbour on a grid.

@@ -15,8 +15,8 @@ from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.capture.capture import Capture, event_blocks, read_capture
 from p3s.capture.events import no_events
-from p3s.capture.records import NO_WINDOW, FileName, RawSite
-from p3s.capture.types import ANY_SOURCE, Call, Comm, Neighbours, Ranks, RankTrace, Site, Window
+from p3s.capture.records import NO_WINDOW, FileName, Neighbours, RawSite
+from p3s.capture.types import ANY_SOURCE, Call, Comm, Ranks, RankTrace, Site, Window
 
 #: Columns of the matrix in which calls of all ranks are compared.
 _OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT, _COUNT, _DEPTH, _WINDOW, _TEAM = range(12)
@@ -82,11 +82,8 @@ class Tables:
     def neighbours(self, capture: Capture) -> dict[int, Neighbours]:
         """Return the neighbours of one rank by the number of their communicator."""
         comm_of = self._merge_comms(capture) if capture.defs.neighbours else {}
-        return {
-            comm_of[raw.comm]: Neighbours(raw.destinations, raw.sources)
-            for raw in capture.defs.neighbours
-            if raw.comm in comm_of
-        }
+        found = capture.defs.neighbours.items()
+        return {comm_of[comm]: around for comm, around in found if comm in comm_of}
 
     def _numbers(self, matrix: Ints) -> Ints:
         rows, width = self.rows, 8 * matrix.shape[1]
