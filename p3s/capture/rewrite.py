@@ -15,7 +15,7 @@ import numpy as np
 
 from p3s.base import ops
 from p3s.base.arrays import Ints
-from p3s.capture import anybody, cancelled
+from p3s.capture import requests
 from p3s.capture.neighbours import Graphs
 from p3s.capture.one_sided import OneSided
 from p3s.capture.partitions import Partitions
@@ -74,14 +74,15 @@ class Messages:
         families = Known().families(run)
         if _in_blocks(run) and not families:
             return run
-        some_cancelled, from_anybody = cancelled.there(run), anybody.there(run)
+        some_cancelled = requests.some_cancelled(run)
+        from_anybody = requests.some_from_anybody(run)
         taken = {call.op for call in run.calls if any(each.takes(call.op) for each in families)}
         if from_anybody or any(map(_leaves_request, taken)):
             run = named_outside(read_file(path))
         if some_cancelled:
-            run = _rewritten(run, cancelled.parts)
+            run = _rewritten(run, requests.without_cancelled)
         if from_anybody:
-            run = _rewritten(run, anybody.parts)
+            run = _rewritten(run, requests.in_order_of_ranks)
         return as_messages(run, self._gathered(run)) if taken else run
 
     def _gathered(self, run: RunTrace) -> Known:
