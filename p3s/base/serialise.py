@@ -182,7 +182,8 @@ def _converter(more: bool) -> Any:
     )
     tuples = converter._structure_tuple  # would take text for a list of its letters
     converter.register_structure_hook_func(
-        lambda t: get_origin(t) is tuple, lambda value, kind: tuples(_listed(value), kind)
+        lambda t: getattr(t, "__origin__", None) is tuple,
+        lambda value, kind: tuples(_listed(value), kind),
     )
     converter.register_structure_hook_factory(
         lambda t: isinstance(t, type) and issubclass(t, tuple) and hasattr(t, "_fields"),
