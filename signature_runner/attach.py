@@ -201,7 +201,8 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
     shared = bool(here.local_size and here.local_size > cores())
     if shared:
         env = {**SHARING, **env}
-    if not here.rank and _untraceable(path):
+    static = mpi.library_of(path) is None and mpi.is_static(path) and not has_tracer(path)
+    if not here.rank and static:
         # Not refused: it may be a tool that holds the name and starts the program.
         print(
             f"p3s: warning: {path} has MPI linked statically and will not be traced; {relink()}",
@@ -236,10 +237,6 @@ def _become(
         os.execve(path, list(program), {**env, "LD_PRELOAD": loaded})
     except OSError as error:
         raise P3SError(f"{path}: cannot be started: {error.strerror}") from error
-
-
-def _untraceable(path: str) -> bool:
-    return mpi.library_of(path) is None and mpi.is_static(path) and not has_tracer(path)
 
 
 def _refuse_taken(folder: Path) -> None:

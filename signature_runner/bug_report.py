@@ -5,19 +5,23 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import pwd
 import re
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from p3s.base.errors import P3SError
 from p3s.base.host import compiling, mpi
 from p3s.base.host.cores import cores, quota
-from p3s.base.host.private import hider
+from p3s.base.host.hosts import expand_hosts
 from p3s.base.text import one_line, size_text
 from p3s.base.version import __version__
-from p3s.signature_runner.trials import Check
+from p3s.signature_runner.examine import Check
 
 #: Variables whose values tell how MPI and threads run here, and nothing else.
 COPIED = (
@@ -77,14 +81,12 @@ def bug_report(look: Callable[[], Sequence[Check]]) -> str:
     ]
     parts = ["P3S bug report", "==============", "", *_TO_FILL]
     for section in sections:
-        parts += [section.title, "-" * len(section.title), *_lines(section, hide), ""]
+        width = max((len(name) for name, _ in section.rows), default=0)
+        lines = [
+            f"{name:{width}}  {hide(one_line(words))}".rstrip() for name, words in section.rows
+        ]
+        parts += [section.title, "-" * len(section.title), *lines, ""]
     return "\n".join([*parts, f"Left out: {_LEFT_OUT}", f"Send it: {_WHERE}"]) + "\n"
-
-
-def _lines(section: Section, hide: Callable[[str], str]) -> Iterator[str]:
-    width = max((len(name) for name, _ in section.rows), default=0)
-    for name, words in section.rows:
-        yield f"{name:{width}}  {hide(one_line(words))}".rstrip()
 
 
 def _versions() -> Iterator[tuple[str, str]]:
@@ -164,3 +166,101 @@ def _environment(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         elif _NAMED.match(name):
             yield name, "set; its value is left out"
     yield "started in", "a virtual environment" if sys.prefix != sys.base_prefix else "no venv"
+
+
+# ---- text without what tells who and where: users and hosts, private paths, secrets
+HIDDEN_PATH, HIDDEN_USER, HIDDEN_HOST, HIDDEN_SECRET = "[path]", "[user]", "[host]", "[secret]"
+HIDDEN_ADDRESS = "[address]"
+
+#: Folders that are alike on all machines; paths elsewhere tell of people and projects.
+_COMMON = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys")
+#: Names of files in such folders are those of tools.
+_TOOLS = ("bin", "sbin", "lib", "lib64")
+_PATH = re.compile(r"(?<![\w.\]-])(?:~\w*|\[path\])?/[^\s:;,'\"()<>=]*|\[path\]")
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*")
+_NUMBERS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])")
+_HEXADECIMAL = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{0,4}:){3,7}[0-9a-fA-F]{1,4}(?![\w:])")
+_SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH|COOKIE")
+_SECRET_FROM = 6  # shorter values are words such as "yes"
+_NO_USERS = ("", "root")
+_NO_HOSTS = ("", "localhost")
+_HOSTS = ("HOSTNAME", "HOST", "SLURMD_NODENAME", "SLURM_SUBMIT_HOST", "PBS_O_HOST", "LSB_SUB_HOST")
+_HOST_LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
+_CLUSTERS = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ACCOUNT", "SLURM_CLUSTERS")
+
+
+def hider(environment: Mapping[str, str] | None = None) -> Callable[[str], str]:
+    """Return a function that hides in a text what tells who and where, or is secret.
+
+    Names are those of this process's user, of this host and of the job's nodes; paths are hidden
+    but for those that all machines have, and for the names of tools; so are addresses of mail and
+    network, and the values of variables that are named as secrets are. ``root`` is no name.
+    """
+    env = os.environ if environment is None else environment
+    known = [
+        *((_words(name, any_case=True), HIDDEN_USER) for name in _users(env)),
+        *((_words(name, r"(?:\.[\w-]+)*"), HIDDEN_HOST) for name in _hosts(env)),
+    ]
+    literal = [(value, HIDDEN_SECRET) for value in _secrets(env)]
+    literal += [(home, HIDDEN_PATH) for home in _homes(env)]
+
+    def hide(text: str) -> str:
+        for value, label in literal:
+            text = text.replace(value, label)
+        text = _MAIL.sub(HIDDEN_ADDRESS, _PATH.sub(_without_place, text))
+        for pattern, label in known:
+            text = pattern.sub(label, text)
+        return _HEXADECIMAL.sub(HIDDEN_ADDRESS, _NUMBERS.sub(HIDDEN_ADDRESS, text))
+
+    return hide
+
+
+def _without_place(match: re.Match[str]) -> str:
+    """Return a path without where it is, unless all machines have that place."""
+    path = match[0]
+    plain = os.path.normpath(path)
+    if any(plain == folder or plain.startswith(f"{folder}/") for folder in _COMMON):
+        return path
+    folder, name = os.path.split(plain)
+    if name and os.path.basename(folder) in _TOOLS:
+        return f"{HIDDEN_PATH}/{os.path.basename(folder)}/{name}"
+    return HIDDEN_PATH if plain != "/" else path
+
+
+def _words(name: str, behind: str = "", *, any_case: bool = False) -> re.Pattern[str]:
+    flags = re.IGNORECASE if any_case else re.NOFLAG
+    return re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}{behind}(?![A-Za-z0-9])", flags)
+
+
+def _longest_first(found: Iterable[str], but: tuple[str, ...] = ("",)) -> list[str]:
+    return sorted({each for each in found if each not in but}, key=lambda each: (-len(each), each))
+
+
+def _users(env: Mapping[str, str]) -> list[str]:
+    """Return the names of the user: of the account, and the person's."""
+    found = [env.get("USER", ""), env.get("LOGNAME", "")]
+    with suppress(KeyError):  # a number without an entry, as in containers
+        entry = pwd.getpwuid(os.getuid())
+        found += [entry.pw_name, entry.pw_gecos.partition(",")[0]]
+    return _longest_first(found, _NO_USERS)
+
+
+def _hosts(env: Mapping[str, str]) -> list[str]:
+    """Return the names of this host, of its cluster and of the nodes of its job."""
+    full = [socket.gethostname(), os.uname().nodename, *(env.get(name, "") for name in _HOSTS)]
+    for name in _HOST_LISTS:
+        with suppress(P3SError):
+            full += expand_hosts(env[name]) if env.get(name) else []
+    short = [name.partition(".")[0] for name in full]
+    return _longest_first([*full, *short, *(env.get(name, "") for name in _CLUSTERS)], _NO_HOSTS)
+
+
+def _secrets(env: Mapping[str, str]) -> list[str]:
+    named = (value for name, value in env.items() if _SECRET.search(name.upper()))
+    return _longest_first(value for value in named if len(value) >= _SECRET_FROM)
+
+
+def _homes(env: Mapping[str, str]) -> list[str]:
+    homes = [home for home in (env.get("HOME", ""), os.path.expanduser("~")) if home]
+    folders = [each for home in homes for each in (home.rstrip("/"), os.path.realpath(home))]
+    return _longest_first(folders, ("", "/", "."))

@@ -37,10 +37,6 @@ def source_paths() -> list[Path]:
     return sorted(path for path in found if path.name != _COUNTER)
 
 
-def _sources() -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in source_paths()}
-
-
 def generator_paths() -> list[Path]:
     """Return all files that the tracer for an mpi.h is made from, in the order of their names."""
     return sorted([*source_paths(), *_FOLDER.glob("*.py")])
@@ -87,7 +83,7 @@ def tracer_sources(mpicc: str) -> tuple[dict[str, bytes], str]:
         raise P3SError(f"{mpicc} cannot read mpi.h; run `p3s doctor`")
     header, wrappers = generate.generate(text)
     made = {"p3s_generated.h": header.encode(), "wrappers.c": wrappers.encode()}
-    return {**_sources(), **made}, text
+    return {**{path.name: path.read_bytes() for path in source_paths()}, **made}, text
 
 
 def ensure_tracer(

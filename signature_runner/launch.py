@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import struct
 import subprocess
@@ -22,6 +21,7 @@ from p3s.base.host import command, mpi
 from p3s.base.host.cores import Team, cores, team_for
 from p3s.base.host.processes import MARK, end_with_parent, new_mark, stop
 from p3s.base.records import RUN_SCHEMA
+from p3s.base.staging import new_file
 from p3s.capture import layout
 from p3s.capture import recording_plan as plan
 from p3s.capture.chunks import read_header
@@ -51,25 +51,17 @@ class Saturation:
         self._at: dict[int, int] = {}  # rank -> where its chunk of phases begins
 
     def reached(self) -> bool:
-        """Whether the program may be ended now."""
-        tables = self._tables()
-        if tables is None or not self._ranks:
-            return False
-        for phase, wanted in self._ranks.items():
-            done = sum(bool(table["state"][phase]) for table in tables)
-            if done < wanted:
-                return False
-        return True
-
-    def _tables(self) -> list[NDArray[np.void]] | None:
-        """Return the rows of phases of every rank, None while one has none."""
-        found = []
-        for rank in range(self._np):
+        """Whether the program may be ended now: every phase was seen by as many ranks as wanted."""
+        tables = []
+        for rank in range(self._np) if self._ranks else ():
             table = self._table(rank)
             if table is None:
-                return None
-            found.append(table)
-        return found
+                return False
+            tables.append(table)
+        return bool(tables) and all(
+            sum(bool(table["state"][phase]) for table in tables) >= wanted
+            for phase, wanted in self._ranks.items()
+        )
 
     def _table(self, rank: int) -> NDArray[np.void] | None:
         import numpy as np
@@ -206,13 +198,6 @@ def _wait(process: subprocess.Popen[bytes], limit: _Limit, seen: Saturation | No
             begun, deadline = True, time.monotonic() + limit.timeout_s
 
 
-def _end_early(process: subprocess.Popen[bytes], grace_s: float) -> None:
-    """Ask a launcher to end its ranks, as it does when it is told to end itself."""
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(grace_s)
-
-
 def _execute(
     argv: list[str],
     env: dict[str, str],
@@ -266,8 +251,10 @@ def _execute(
         finally:
             order = deaths.end()
             wall_s = time.monotonic() - begin
-            if how == "seen":
-                _end_early(process, grace_s)
+            if how == "seen":  # the launcher ends its ranks when it is told to end itself
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(grace_s)
             stop(process, env[MARK], grace_s)
             for thread in threads:
                 thread.join(_GRACE_S)
@@ -283,19 +270,18 @@ def _prepare(run_dir: Path) -> None:
         for pattern in (*_OF_A_RUN, plan.NAME, standard_input.NAME):
             for path in run_dir.glob(pattern):
                 path.unlink()
-        probe = run_dir / f".probe-{secrets.token_hex(4)}"
-        probe.touch()
+        handle, probe = new_file(run_dir / "probe")
+        os.close(handle)
         probe.unlink()
     except OSError as error:
         raise cannot_be_written(run_dir, error) from error
 
 
-def status_of(run_dir: Path) -> str:
-    """Return the status in a run's run.json, "none" if it was not even started."""
-    try:
-        return str(read_json(run_dir / "run.json", RUN_SCHEMA).get("status", "none"))
-    except P3SError:
-        return "none"
+def info_of(run_dir: Path) -> dict[str, Any]:
+    """Return what a run's run.json says, nothing where there is none that can be read."""
+    with contextlib.suppress(P3SError):
+        return read_json(run_dir / "run.json", RUN_SCHEMA)
+    return {}
 
 
 def _check_family(parsed: command.Command, word: str) -> None:

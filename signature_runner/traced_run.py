@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.base import workers
-from p3s.base.artefacts import read_json, write_json
+from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.extents import extents_at, names_count, shape, with_extents
 from p3s.base.progress import Progress
-from p3s.base.records import RUN_SCHEMA, Traces, commit_run, keep_failed_run, stage_run
+from p3s.base.records import Traces, commit_run, keep_failed_run, stage_run
 from p3s.base.text import one_line
 from p3s.base.trust import sign
 from p3s.signature_runner.recording import Recording
@@ -67,7 +67,7 @@ def trace_once(
     Raises P3SError when the run failed; an earlier run in ``target`` is then still there, and
     what the failed one left is beside it.
     """
-    from p3s.signature_runner.launch import run_traced, status_of
+    from p3s.signature_runner.launch import info_of, run_traced
 
     command, listed = list(launch.command), launch.extents
     stdin = input_for(study, launch.stdin, bar.say, force=launch.force)
@@ -85,11 +85,12 @@ def trace_once(
             stdin=stdin,
         )
         problems = tuple(outcome.problems)
-        if problems and status_of(target) == "complete":
+        earlier = info_of(target).get("status") == "complete"
+        if problems and earlier:
             raise P3SError(f"{problems[0]}; the earlier, complete run stays")
         heads = _headers(staged)
         cut = any(head.limited for head in heads)  # events were only counted
-        if cut and status_of(target) == "complete" and not any(h.limited for h in _headers(target)):
+        if cut and earlier and not any(head.limited for head in _headers(target)):
             raise P3SError(
                 "the limit of the capture was reached, and phases need every event; the earlier"
                 " run stays; give a larger --limit"
@@ -97,14 +98,14 @@ def trace_once(
         for name in recording.counters if heads else ():
             if not any(name in head.counter_names for head in heads):
                 bar.say(f"np={np}: this machine has no counter {name}")
-        info = _info(staged)
+        info = info_of(staged)
         if info:  # a study whose study.json is lost can be put together from its runs
             grid = {"dims": list(extents)} if extents else {}
             signed = {"signed": sign(command, str(info.get("directory") or os.getcwd()))}
             write_json(staged / "run.json", {**info, "command": command, **signed, **grid})
         commit_run(staged, target)
     except BaseException as err:
-        info = _info(staged)
+        info = info_of(staged)
         stopped = not isinstance(err, Exception)  # Ctrl-C or a signal, which are no errors
         kept = keep_failed_run(staged, target, stopped=stopped)
         if isinstance(err, UsageError) or not isinstance(err, P3SError):
@@ -138,13 +139,6 @@ def _headers(run_dir: Path) -> list[Header]:
     with suppress(P3SError):
         return [read_header(path) for path in run_dir.glob("rank-*.p3t")]
     return []
-
-
-def _info(run_dir: Path) -> dict[str, Any]:
-    try:
-        return read_json(run_dir / "run.json", RUN_SCHEMA)
-    except P3SError:
-        return {}
 
 
 def program_of(command: Sequence[str], np: int) -> str:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host.cores import threads_in
-from p3s.base.records import RunRecord, Traces, work_of
+from p3s.base.records import Traces, work_of
 from p3s.signature_runner.recording import UNFINALIZED, Recording
 
 _NAMES = {"wall": "wall time", "cpu": "CPU time", "instructions": "instructions"}
-
-
-def _kept(study: Traces | None, replaced: Iterable[tuple[int, int]]) -> list[RunRecord]:
-    gone = set(replaced)
-    runs = study.runs if study is not None else []
-    return [run for run in runs if (run.np, run.rep) not in gone and run.info]
 
 
 def settle(
@@ -29,7 +23,9 @@ def settle(
     stay were measured in another way.
     """
     runs = 1 if asked.work == "instructions" else repeats  # exact: a second run would say the same
-    kept = _kept(study, ((np, rep) for np in counts for rep in range(runs)))
+    replaced = {(np, rep) for np in counts for rep in range(runs)}
+    every = study.runs if study is not None else ()
+    kept = [run for run in every if (run.np, run.rep) not in replaced and run.info]
     there = work_of(kept)
     width = max(asked.threads, 1)
     most = width * max([*counts, *(run.np for run in kept)])
@@ -85,6 +81,17 @@ def of_study(study: Traces) -> Recording:
     studies = [study, *study.sources]
     units = list(work_of(run for each in studies for run in each.runs if run.info))
     return as_earlier(Recording(work=units[0] if len(units) == 1 else "auto"), study)
+
+
+def in_unit_of(study: Traces, asked: Recording) -> Recording:
+    """Return a recording in the unit of a study; UsageError where another was asked for."""
+    own = of_study(study).work
+    if asked.work not in ("auto", own):
+        raise UsageError(
+            f"--work {asked.work}: the work of {study.root} is measured in {own}, and work can only"
+            " be compared in one unit; leave out --work"
+        )
+    return replace(asked, work=own)
 
 
 def as_earlier(asked: Recording, study: Traces) -> Recording:

@@ -14,8 +14,7 @@ from untouched_calls import UNTOUCHED
 
 from p3s.base import ops
 from p3s.program.order.calls import op_of
-from p3s.signature_runner.tracer.table import CALLS, POSIX
-from p3s.signature_runner.tracer.wrapper import Wrapper
+from p3s.signature_runner.tracer.table import CALLS, POSIX, Wrapper
 
 REPLAYED = "modelled, replayed"
 MODELLED = "modelled"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from p3s.signature_runner.tracer.wrapper import names
+from p3s.signature_runner.tracer.table import names
 
 #: MPI functions that are not wrapped: they move nothing to another process, or only names of it.
 UNTOUCHED: dict[str, tuple[str, ...]] = {

@@ -61,6 +61,23 @@ NotNegative = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
 
 
+def check_columns(record: Any, first: str, positive: str = "", may_lack: str = "") -> None:
+    """Raise ValueError where the columns of a record, its tuples, are none of a table.
+
+    ``first``: the one that ascends; each has an entry for each of its. ``positive``: one of numbers
+    above 0; ``may_lack``: one that may be empty.
+    """
+    found = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+    at = found[first]
+    if not at or list(at) != sorted(set(at)):
+        raise ValueError(f"{first} does not ascend")
+    for name, column in found.items():
+        if isinstance(column, tuple) and len(column) != len(at) and (column or name != may_lack):
+            raise ValueError(f"{name} has not one entry for each of {first}")
+    if positive and min(found[positive], default=1) <= 0:
+        raise ValueError(f"{positive}: {min(found[positive])} is not above 0")
+
+
 class ShapeError(P3SError):
     """Plain data is not of the type it is read as; the message says where and why."""
 
@@ -165,7 +182,8 @@ def _converter(more: bool) -> Any:
     )
     tuples = converter._structure_tuple  # would take text for a list of its letters
     converter.register_structure_hook_func(
-        _is_tuple, lambda value, kind: tuples(_listed(value), kind)
+        lambda t: getattr(t, "__origin__", None) is tuple,
+        lambda value, kind: tuples(_listed(value), kind),
     )
     converter.register_structure_hook_factory(
         lambda t: isinstance(t, type) and issubclass(t, tuple) and hasattr(t, "_fields"),
@@ -181,11 +199,6 @@ def _converter(more: bool) -> Any:
         is_array, lambda value, kind: _array(value, kind, converter)
     )
     return converter
-
-
-def _is_tuple(kind: Any) -> bool:
-    """Tell whether a type is tuple[...]."""
-    return get_origin(kind) is tuple
 
 
 def is_array(kind: Any) -> bool:
@@ -317,7 +330,8 @@ class Published(Generic[T]):
         """Return the record of a file; P3SError, one line, Damaged for one that holds none."""
         found = read_json(path, self.schema, self.version)
         try:
-            own = {key: value for key, value in found.items() if key not in _HEAD}
-            return from_data(self.kind, own, more=self.more)
+            if not self.more:
+                found = {key: value for key, value in found.items() if key not in _HEAD}
+            return from_data(self.kind, found, more=self.more)
         except ShapeError as err:
             raise unusable(path, err, self.again) from err

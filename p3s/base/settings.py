@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -72,32 +73,26 @@ def parse_params(words: Sequence[str], option: str = "--param") -> dict[str, lis
     out: dict[str, list[Fraction]] = {}
     for word in words:
         name, equals, values = word.partition("=")
+        where = f"{option} {word[:60]}"
         if not equals or not values.strip():
-            raise UsageError(
-                f"{option} {word[:60]}: write NAME=VALUES, as in {option} size=1000,2000,4000"
-            )
+            raise UsageError(f"{where}: write NAME=VALUES, as in {option} size=1000,2000,4000")
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"{option} {word[:60]}: {name[:40]!r} is no name: letters, digits "
-                "and _, up to 32, no digit first"
+                f"{where}: {name[:40]!r} is no name: letters, digits and _, up to 32, no digit "
+                "first"
             )
         if name == "np":
-            raise UsageError(
-                f"{option} {word[:60]}: np is the process count; give its values with -n"
-            )
+            raise UsageError(f"{where}: np is the process count; give its values with -n")
         if name in EXTENTS:
             raise UsageError(
-                f"{option} {word[:60]}: {name} is an extent of the process grid; "
-                "give its values with --dims"
+                f"{where}: {name} is an extent of the process grid; give its values with --dims"
             )
         if name in out:
             raise UsageError(
                 f"{option} {name}: given twice; give all its values at once, separated by commas"
             )
-        out[name] = sorted({parse_value(v, f"{option} {word[:60]}") for v in values.split(",")})
-    combinations = 1
-    for each in out.values():
-        combinations *= len(each)
+        out[name] = sorted({parse_value(v, where) for v in values.split(",")})
+    combinations = math.prod(map(len, out.values()))
     if combinations > MOST_SETTINGS:
         raise UsageError(
             f"{option}: {combinations} combinations of values, at most "

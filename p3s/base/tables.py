@@ -283,19 +283,6 @@ def unusable_tables(path: Path, err: Exception, remedy: str) -> Damaged:
     return unusable(path, err, remedy)
 
 
-def checked_bytes(path: Path, known: Mapping[str, TableFacts] | None) -> bytes:
-    """Return a table's file; raises ValueError where it is not the one its head knows.
-
-    Errors: OSError where it is missing.
-    """
-    data = file_bytes(path)
-    if known is not None and path.name not in known:
-        raise ValueError(f"{path.name} is not in its head")
-    if known is not None and digest_of(data) != known[path.name].digest:
-        raise OtherTable(f"{path.name} is damaged, or another table than its head names")
-    return data
-
-
 def check_names(paths: Iterable[Path], known: Mapping[str, TableFacts] | None) -> None:
     """Raise ValueError where tables that a head knows are missing, or there are others."""
     there = {path.name for path in paths}
@@ -325,7 +312,11 @@ def open_table(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    data = checked_bytes(path, known)
+    data = file_bytes(path)
+    if known is not None and path.name not in known:
+        raise ValueError(f"{path.name} is not in its head")
+    if known is not None and digest_of(data) != known[path.name].digest:
+        raise OtherTable(f"{path.name} is damaged, or another table than its head names")
     read = functools.partial(pq.ParquetFile, page_checksum_verification=True)
     try:
         file = read(pa.BufferReader(data), read_dictionary=list(coded))
@@ -333,9 +324,10 @@ def open_table(
         file = read(pa.BufferReader(data))
         known_here = set(file.schema_arrow.names)
         file = read(pa.BufferReader(data), read_dictionary=[c for c in coded if c in known_here])
-    rows = file.metadata.num_rows
+    rows, groups = file.metadata.num_rows, range(file.metadata.num_row_groups)
     most = ROOM + TIMES_ITS_SIZE * len(data)
-    asked = max(_cells(file.metadata, data) * _CELL_BYTES, _stated_bytes(file.metadata))
+    stated = sum(file.metadata.row_group(k).total_byte_size for k in groups)
+    asked = max(_cells(file.metadata, data) * _CELL_BYTES, stated)
     if asked <= most:
         asked = max(asked, _text_bytes(file.schema_arrow, data, most))
     if asked > most:
@@ -462,11 +454,6 @@ def _array(file: zipfile.ZipFile, name: str) -> np.ndarray:
     member.seek(0)
     found: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
     return found
-
-
-def _stated_bytes(metadata: Any) -> int:
-    """Return the bytes of all columns without compression, as the file says."""
-    return sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
 
 
 def read_table(

@@ -203,7 +203,9 @@ def _made(function: Callable[..., Any], task: Sequence[Any]) -> Future[Any]:
 def _pool(tasks: int, jobs: int) -> Iterator[Executor | None]:
     """Give those that compute beside this process; None: there is nobody, or nothing to do."""
     others = min(jobs or len(os.sched_getaffinity(0)), tasks) - 1
-    if _inside or tasks < 2 or (_job is None and (others < 1 or _in_mpi())):
+    mpi = sys.modules.get("mpi4py.MPI")  # where it was initialized, no process may be forked
+    started = mpi is not None and mpi.Is_initialized()
+    if _inside or tasks < 2 or (_job is None and (others < 1 or started)):
         yield None
         return
     if _job is not None:
@@ -226,12 +228,6 @@ def _pool(tasks: int, jobs: int) -> Iterator[Executor | None]:
         pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown(cancel_futures=True)
-
-
-def _in_mpi() -> bool:
-    """Tell whether this process has started MPI: it must not be forked then."""
-    found = sys.modules.get("mpi4py.MPI")
-    return found is not None and bool(found.Is_initialized())
 
 
 def _begin(end_with_parent: Callable[[], None] | None) -> None:
@@ -341,12 +337,8 @@ def on_ranks(main: Callable[[], int]) -> int:
         _job = _Job(pool, comm.size)
         code = main()
         if any(not future.done() for future in _job.left):
-            _flush((sys.stdout, sys.stderr))
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
             comm.Abort(code or 1)
     return code
-
-
-def _flush(streams: Iterable[Any]) -> None:
-    for stream in streams:
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()

@@ -7,7 +7,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # typing costs a third of what the simulation loads of this package
 if TYPE_CHECKING:
     from p3s.capture.reader import RunFiles, read_file, read_run, run_files
-    from p3s.capture.summary import ThreadTotals, thread_totals, threads_of
+    from p3s.capture.summary import thread_totals, threads_of
     from p3s.capture.threads import Runtime, ThreadInfo, Threads
     from p3s.capture.types import Call, Comm, RankTrace, RunTrace, Site, Window
 
@@ -20,7 +20,6 @@ __all__ = [
     "Runtime",
     "Site",
     "ThreadInfo",
-    "ThreadTotals",
     "Threads",
     "Window",
     "read_file",
@@ -32,7 +31,7 @@ __all__ = [
 
 _WHERE = {
     "reader": ("RunFiles", "read_file", "read_run", "run_files"),
-    "summary": ("ThreadTotals", "thread_totals", "threads_of"),
+    "summary": ("thread_totals", "threads_of"),
     "threads": ("Runtime", "ThreadInfo", "Threads"),
     "types": ("Call", "Comm", "RankTrace", "RunTrace", "Site", "Window"),
 }

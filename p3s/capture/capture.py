@@ -30,30 +30,26 @@ from p3s.capture.events import (
     read_resolved,
 )
 from p3s.capture.layout import NAME
-from p3s.capture.records import Definitions, FileName, RawComm, RawNeighbours, RawSite, RawWindow
-from p3s.capture.threads import Runtime, ThreadInfo, Threads, read_threads, threads_at
+from p3s.capture.records import Definitions
+from p3s.capture.threads import Threads, read_threads, threads_at
 
 
 @dataclass
 class Capture:
     """Everything one rank recorded that is intact.
 
-    ``calls`` is the table of CALL records (layout.CALL_FIELDS; lost ones are zero);
+    ``defs``: what events refer to; ``calls``: the table of CALL records (layout.CALL_FIELDS; lost
+    ones are zero);
     ``resolved``: rows of event ordinal, source, tag, bytes; ``done``: rows of completing and
     posting ordinal with ``cancelled``; ``counted``: call -> (events, elapsed_ns, work) of events
     that were only counted; ``phases``: rows of layout.PHASE_FIELDS, None if the run had no plan
-    of phases; ``threads``: what threads did before events, None if there was one only; ``runtime``
-    and ``team_threads``: what they ran under, and each of them at the end; ``numbers``: lists that
-    calls refer to; ``neighbours``: of communicators with a topology. ``header`` has the
-    totals of END, if that was reached.
+    of phases; ``threads``: what threads did before events, None if there was one only. ``header``
+    has the totals of END, if that was reached.
     """
 
     path: Path
     header: Header
-    opnames: dict[int, str]
-    sites: list[RawSite | None]
-    comms: list[RawComm]
-    windows: list[RawWindow]
+    defs: Definitions
     calls: NDArray[Any]
     events: Events
     resolved: Ints
@@ -68,17 +64,19 @@ class Capture:
     event_count: int = 0  # of the events that are intact
     phases: NDArray[np.void] | None = None
     threads: Threads | None = None
-    runtime: Runtime | None = None
-    team_threads: tuple[ThreadInfo, ...] = ()
-    files: dict[int, FileName] = field(default_factory=dict)
     accesses: Ints | None = None
-    numbers: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    neighbours: tuple[RawNeighbours, ...] = ()
 
     @property
     def complete(self) -> bool:
         """Whether the rank reached MPI_Finalize and nothing it recorded is missing."""
         return not self.problem
+
+    @property
+    def size(self) -> int:
+        """Bytes of its columns."""
+        events = self.events
+        columns = (events.call, events.start_ns, events.elapsed_ns, events.work, events.counters)
+        return sum(column.nbytes for column in (*columns, self.done))
 
     @property
     def counted_events(self) -> int:
@@ -126,7 +124,7 @@ class Capture:
 
     def op_name(self, number: int) -> str:
         """Return the name of the MPI call with this op id."""
-        name = self.opnames.get(number, "an MPI call")
+        name = self.defs.opnames.get(number, "an MPI call")
         return "MPI_Sendrecv" if name == ops.SENDRECV_RECV else name
 
 
@@ -204,6 +202,12 @@ def intact_chunks(path: Path, header: Header | None) -> Iterator[tuple[Chunk, by
         os.close(handle)
 
 
+#: What reads chunks of rows that begin with the ordinal of an event.
+READERS: dict[int, Callable[[Chunk, bytes], Ints]] = {
+    layout.RESOLVED: read_resolved,
+    layout.THREADS: read_threads,
+    layout.ACCESSES: read_accesses,
+}
 #: Chunks of events that are put together at a time.
 _PACK = 256
 
@@ -227,9 +231,7 @@ class _Collector:
         self.packed = 0  # so many of them are chunks put together
         self.expected = 0  # ordinal of the next event
         self.done: list[tuple[Ints, Bools]] = []
-        self.resolved: list[Ints] = []
-        self.threads: list[Ints] = []
-        self.accesses: list[Ints] = []
+        self.rows: dict[int, list[Ints]] = {kind: [] for kind in READERS}
         self.counted: dict[int, tuple[int, int, int]] = {}
         self.end: EndRecord | None = None
         self.phases: NDArray[np.void] | None = None
@@ -263,12 +265,8 @@ class _Collector:
                 self.done.append((done, cancelled))
             elif cancelled.any():
                 self.done.append((done[cancelled], cancelled[cancelled]))
-        elif chunk.kind == layout.RESOLVED:
-            self.resolved.append(read_resolved(chunk, payload))
-        elif chunk.kind == layout.THREADS:
-            self.threads.append(read_threads(chunk, payload))
-        elif chunk.kind == layout.ACCESSES:
-            self.accesses.append(read_accesses(chunk, payload))
+        elif chunk.kind in READERS:
+            self.rows[chunk.kind].append(READERS[chunk.kind](chunk, payload))
         elif chunk.kind == layout.COUNTS:
             self.counted |= read_counts(chunk, payload)
         elif chunk.kind == layout.PHASES:
@@ -328,10 +326,7 @@ class _Collector:
         capture = Capture(
             self.path,
             self._header(),
-            self.defs.opnames,
-            self.defs.sites,
-            self.defs.comms,
-            self.defs.windows,
+            self.defs,
             calls,
             events,
             resolved,
@@ -341,17 +336,11 @@ class _Collector:
             self.end,
             chunks,
             self.bytes,
-            (),
-            lost + dropped,
-            len(events),
-            self.phases,
-            self._threads(events),
-            self.defs.runtime,
-            tuple(sorted(self.defs.threads, key=lambda thread: thread.number & 0xFFFFFFFF)),
-            self.defs.files,
-            self._accesses(),
-            self.defs.numbers,
-            tuple(self.defs.neighbours),
+            lost_events=lost + dropped,
+            event_count=len(events),
+            phases=self.phases,
+            threads=self._threads(events),
+            accesses=self._joined(layout.ACCESSES),
         )
         self._compare_with_end(capture)
         capture.damages = tuple(self.damages)
@@ -376,8 +365,8 @@ class _Collector:
 
     def _tables(self) -> tuple[Ints, Ints, Bools]:
         none = np.empty((0, 4), dtype=np.int64)
-        resolved = np.concatenate(self.resolved) if self.resolved else none
-        done = np.concatenate([rows for rows, _ in self.done]) if self.done else none[:, :2]
+        resolved = np.concatenate([none, *self.rows[layout.RESOLVED]])
+        done = np.concatenate([none[:, :2], *[rows for rows, _ in self.done]])
         cancelled = np.concatenate([np.empty(0, dtype=bool), *[flags for _, flags in self.done]])
         sources, tags = resolved[:, 1], resolved[:, 2]
         good = (sources >= -3) & (sources < self.header.size) & (resolved[:, 3] >= 0)
@@ -390,17 +379,17 @@ class _Collector:
             self.damages.append(Damage(where, "rows of events that are not there", False))
         return resolved[good], done[inside], cancelled[inside]
 
+    def _joined(self, kind: int) -> Ints | None:
+        return np.concatenate(self.rows[kind]) if self.rows[kind] else None
+
     def _threads(self, events: Events) -> Threads | None:
-        if not self.threads:
+        rows = self._joined(layout.THREADS)
+        if rows is None:
             return None
-        rows = np.concatenate(self.threads)
         if self.end is not None and not self.damages and rows[:, 0].max() >= self.expected:
             where = self.header.header_bytes
             self.damages.append(Damage(where, "threads of events that are not there", False))
         return threads_at(rows, *events.index_of(rows[:, 0]))
-
-    def _accesses(self) -> Ints | None:
-        return np.concatenate(self.accesses) if self.accesses else None
 
     def _header(self) -> Header:
         """Return the header with the totals of END, which a checksum protects."""
@@ -436,7 +425,7 @@ class _Collector:
             "chunks": (capture.chunks, end.chunks),
             "definitions": (self.defs.records, end.defs_records),
             "calls": (len(capture.calls), end.calls),
-            "sites": (len(capture.sites), end.sites),
+            "sites": (len(self.defs.sites), end.sites),
         }
         for name, (found, written) in said.items():
             if found != written:

@@ -236,7 +236,7 @@ def _worst(ranks: tuple[RankCheck, ...]) -> str:
 def _count_messages(capture: Capture, messages: _Messages) -> None:
     """Add this rank's messages by (sender, receiver); cancelled ones moved nothing."""
     calls, me = capture.calls, capture.header.rank
-    kinds = {number: ops.kind_of(name) for number, name in capture.opnames.items()}
+    kinds = {number: ops.kind_of(name) for number, name in capture.defs.opnames.items()}
     own = {
         kind: np.isin(calls["op"], [number for number, k in kinds.items() if k == kind])
         for kind in (ops.SEND, ops.RECV)

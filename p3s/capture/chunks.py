@@ -354,17 +354,13 @@ class Scan:
         if len(payload) < chunk.used or (checked and zlib.crc32(payload) != chunk.crc):
             self.damages.append(Damage(chunk.offset, f"the checksum of a chunk of {name}"))
             return None
-        if known and chunk.version not in _versions(chunk.kind):
+        versions = (layout.CHUNK_VERSION, layout.GAP_VERSION)[: 1 + (chunk.kind == layout.EVENTS)]
+        if known and chunk.version not in versions:
             self.damages.append(
                 Damage(chunk.offset, f"a chunk of {name} of a later version ({chunk.version})")
             )
             return None
         return payload
-
-
-def _versions(kind: int) -> tuple[int, ...]:
-    events = kind == layout.EVENTS
-    return (layout.CHUNK_VERSION, *((layout.GAP_VERSION,) if events else ()))
 
 
 def _only_hole(handle: int, at: int) -> bool:

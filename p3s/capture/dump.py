@@ -52,13 +52,12 @@ def _columns(run: RunTrace, rank: RankTrace) -> dict[str, NDArray[np.generic]]:
     return columns
 
 
-def _names(run: RunTrace) -> list[str]:
-    """Return the names of the columns of a run's events."""
+def _no_events(run: RunTrace) -> RankTrace:
+    """Return a rank of a run without events."""
     nothing = np.empty(0, dtype=np.int64)
     counters = np.empty((0, len(run.counter_names)), dtype=np.int64)
     call = nothing.astype(np.int32)
-    none = RankTrace(0, True, call, nothing, nothing, nothing, counters=counters)
-    return list(_columns(run, none))
+    return RankTrace(0, True, call, nothing, nothing, nothing, counters=counters)
 
 
 _RANKS = {-1: "-", -2: "any", -3: "null"}
@@ -223,7 +222,7 @@ def json_pieces(run: RunTrace, only: int | None = None) -> Iterator[str]:
         "comms": [vars(comm) for comm in run.comms],
         "windows": [vars(window) for window in run.windows],
         "calls": [vars(call) for call in run.calls],
-        "columns": [*_names(run), "call"],
+        "columns": [*_columns(run, _no_events(run)), "call"],
     }
     yield json.dumps(head, ensure_ascii=True)[:-1] + ', "ranks": ['
     for place, rank in enumerate(ranks_of(run, only)):
@@ -284,7 +283,7 @@ def write_parquet(run: RunTrace, path: Path, only: int | None = None) -> int:
     import pyarrow.parquet as pq
 
     tables = _CallColumns(run)
-    schema = tables.schema()
+    schema = tables.table(_no_events(run)).schema.with_metadata(_metadata(run))
     total = 0
     temporary: Path | None = None
     try:
@@ -297,15 +296,14 @@ def write_parquet(run: RunTrace, path: Path, only: int | None = None) -> int:
                 compression="zstd",
                 compression_level=1,
                 write_statistics=False,
-                use_dictionary=tables.repeated(),
+                use_dictionary=["op", "site", *tables.numbers],
                 write_page_checksum=True,
                 store_schema=True,
             ) as writer,
         ):
             for rank in ranks_of(run, only):
-                table = tables.table(rank, schema)
                 if len(rank.call):
-                    writer.write_table(table, row_group_size=len(rank.call))
+                    writer.write_table(tables.table(rank), row_group_size=len(rank.call))
                 total += len(rank.call)
             writer.close()
             file.flush()
@@ -348,57 +346,38 @@ class _CallColumns:
             for name in self._NUMBERS
         }
 
-    def repeated(self) -> list[str]:
-        """The columns that repeat few values."""
-        return ["op", "site", *self.numbers]
-
-    def schema(self) -> Any:
-        import pyarrow as pa
-
-        text = pa.dictionary(pa.int32(), pa.string())
-        wide = [(self._named(name), pa.int64()) for name in _names(self.run)[2:]]
-        fields = [
-            ("rank", pa.int32()),
-            ("event", pa.int64()),
-            ("thread", pa.int32()),
-            ("op", text),
-            ("site", text),
-            *[(name, pa.from_numpy_dtype(each.dtype)) for name, each in self.numbers.items()],
-            *wide,
-        ]
-        return pa.schema(fields, metadata=self._metadata())
-
-    def _named(self, name: str) -> str:
-        return f"counter:{name}" if name in self.run.counter_names else name
-
-    def _metadata(self) -> dict[str, str]:
-        run = self.run
-        return {
-            "p3s.schema": "p3s.events",
-            "p3s.schema_version": str(_PARQUET_VERSION),
-            "p3s.np": str(run.np),
-            "p3s.time_unit": "ns",
-            "p3s.work_unit": run.work_unit,
-            "p3s.work_origin": run.work_origin,
-            "p3s.sites": json.dumps({site.key: site.frames for site in run.sites}),
-            "p3s.comms": json.dumps([vars(comm) for comm in run.comms]),
-            "p3s.windows": json.dumps([vars(window) for window in run.windows]),
-            "p3s.problems": json.dumps({str(k): v for k, v in run.problems.items()}),
-        }
-
-    def table(self, rank: RankTrace, schema: Any) -> Any:
+    def table(self, rank: RankTrace) -> Any:
         """Return one rank's events as an Arrow table."""
         import pyarrow as pa
 
-        call = rank.call
-        ordinal, thread, *wide = _columns(self.run, rank).values()
-        arrays = [
-            pa.array(np.full(len(call), rank.rank, dtype=np.int32)),
-            pa.array(ordinal),
-            pa.array(thread),
-            pa.DictionaryArray.from_arrays(pa.array(self.op[call]), self.ops),
-            pa.DictionaryArray.from_arrays(pa.array(self.site[call]), self.sites),
-            *[pa.array(column[call]) for column in self.numbers.values()],
-            *[pa.array(np.ascontiguousarray(column)) for column in wide],
-        ]
-        return pa.Table.from_arrays(arrays, schema=schema)
+        call, counters = rank.call, self.run.counter_names
+        event, thread, *_ = columns = _columns(self.run, rank)
+        arrays = {
+            "rank": np.full(len(call), rank.rank, dtype=np.int32),
+            event: columns.pop(event),
+            thread: columns.pop(thread),
+            "op": pa.DictionaryArray.from_arrays(pa.array(self.op[call]), self.ops),
+            "site": pa.DictionaryArray.from_arrays(pa.array(self.site[call]), self.sites),
+            **{name: column[call] for name, column in self.numbers.items()},
+            **{
+                f"counter:{name}" if name in counters else name: np.ascontiguousarray(each)
+                for name, each in columns.items()
+            },
+        }
+        return pa.table({name: pa.array(each) for name, each in arrays.items()})
+
+
+def _metadata(run: RunTrace) -> dict[str, str]:
+    """Return what the Parquet file says of the whole run."""
+    return {
+        "p3s.schema": "p3s.events",
+        "p3s.schema_version": str(_PARQUET_VERSION),
+        "p3s.np": str(run.np),
+        "p3s.time_unit": "ns",
+        "p3s.work_unit": run.work_unit,
+        "p3s.work_origin": run.work_origin,
+        "p3s.sites": json.dumps({site.key: site.frames for site in run.sites}),
+        "p3s.comms": json.dumps([vars(comm) for comm in run.comms]),
+        "p3s.windows": json.dumps([vars(window) for window in run.windows]),
+        "p3s.problems": json.dumps({str(k): v for k, v in run.problems.items()}),
+    }

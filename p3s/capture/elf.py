@@ -16,6 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
+from elftools.elf.elffile import ELFFile
+
 from p3s.capture.modules import readable
 
 T = TypeVar("T")
@@ -50,27 +54,11 @@ class Code:
         return readable(self.rows[bisect.bisect_left(self.starts, function)][1])
 
 
-def _unsound() -> tuple[type[Exception], ...]:
-    """Return all that pyelftools raises on files that are damaged."""
-    from elftools.common.exceptions import ELFError
-    from elftools.construct import ConstructError
-
-    return (
-        ELFError,
-        ConstructError,
-        struct.error,
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-        RecursionError,
-        MemoryError,
-    )
-
-
-_UNSOUND: tuple[type[Exception], ...] = _unsound()
+#: All that pyelftools raises on files that are damaged.
+_UNSOUND: tuple[type[Exception], ...] = (
+    *(ELFError, ConstructError, struct.error, ArithmeticError, AssertionError, AttributeError),
+    *(LookupError, TypeError, ValueError, RecursionError, MemoryError),
+)
 
 
 def _sound(function: Callable[P, T]) -> Callable[P, T]:
@@ -94,8 +82,6 @@ class Binary:
     """
 
     def __init__(self, path: Path) -> None:
-        from elftools.elf.elffile import ELFFile
-
         self.path = path
         with contextlib.ExitStack() as stack:
             stream = stack.enter_context(path.open("rb"))
@@ -209,8 +195,6 @@ class Binary:
 
     def _embedded(self) -> Any:
         """Return the symbols that a stripped file carries in compressed form, None without."""
-        from elftools.elf.elffile import ELFFile
-
         section = self._elf.get_section_by_name(".gnu_debugdata")
         if section is None:
             return None

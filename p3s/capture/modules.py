@@ -94,7 +94,7 @@ def _programs(word: str, homes: Sequence[Path]) -> list[Path]:
     else:
         found = shutil.which(word)
         places = [Path(found)] if found else [home / word for home in homes]
-    return [place for place in places if _is_file(place)]
+    return [place for place in places if os.path.isfile(place)]
 
 
 def _named_in(script: Path, homes: Sequence[Path]) -> list[Path]:
@@ -111,22 +111,8 @@ def _named_in(script: Path, homes: Sequence[Path]) -> list[Path]:
     for word in dict.fromkeys(_WORD.findall(text)[:_SCRIPT_WORDS]):
         path = Path(_HERE.sub(lambda _: str(script.parent), word)).expanduser()
         for place in [path] if path.is_absolute() else [home / path for home in homes]:
-            out += [folder for folder in (place, place.parent) if _is_folder(folder)]
+            out += [folder for folder in (place, place.parent) if os.path.isdir(folder)]
     return out
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # names that are too long or no names
-        return False
 
 
 def is_elf(path: Path) -> bool:

@@ -17,8 +17,9 @@ import numpy as np
 
 from p3s.base import ops
 from p3s.base.arrays import Ints
-from p3s.capture.parts import CallBook, Parts
-from p3s.capture.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace, present_ranks
+from p3s.capture.parts import CallBook, Family, Parts
+from p3s.capture.records import Neighbours
+from p3s.capture.types import PROC_NULL, Call, Comm, RankTrace, RunTrace, present_ranks
 
 #: Tags of messages of neighbourhood collectives, which no program has: of graphs, and of the first
 #: neighbour on a grid.
@@ -42,8 +43,8 @@ _Graph = tuple[tuple[int, ...], int]
 
 
 @dataclass
-class Graphs:
-    """The neighbours of all ranks in the graphs of a run whose order is the program's."""
+class Graphs(Family):
+    """Neighbourhood collectives: the neighbours of all ranks, in graphs in the program's order."""
 
     around: dict[_Graph, dict[int, Neighbours]] = field(default_factory=lambda: defaultdict(dict))
     _places: dict[_Graph, tuple[int, ...] | None] = field(default_factory=dict)
@@ -58,6 +59,42 @@ class Graphs:
             found = self.around.get(key, {})
             self._places[key] = _places(found) if len(found) == len(comm.members) else None
         return self._places[key]
+
+    def takes(self, op: str) -> bool:
+        """Tell whether calls of a name are neighbourhood collectives."""
+        return ops.kind_of(op) == ops.NEIGHBOR
+
+    def asks(self, run: RunTrace, call: Call) -> bool:
+        """Tell whether it takes other ranks to know what the places of a call's neighbours mean."""
+        return self.takes(call.op) and call.comm >= 0 and _ordered_graph(run, call.comm)
+
+    def learn(self, run: RunTrace) -> None:
+        """Add the neighbours of the ranks of a run in graphs whose order is the program's."""
+        for rank in present_ranks(run):
+            for number, around in run.ranks[rank].neighbours.items():
+                if _ordered_graph(run, number):
+                    comm = run.comms[number]
+                    self.around[comm.members, comm.ordinal][rank] = around
+
+    def parts(self, run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
+        """Return what stands in place of a rank's neighbourhood collectives.
+
+        Calls stay as they are where the capture, of a version before 2.4, does not tell their
+        sizes.
+        """
+        made: dict[int, list[int]] = {}
+        for number in np.unique(rt.call).tolist():
+            call = run.calls[number]
+            around = rt.neighbours.get(call.comm)
+            sizes = _sizes(call, around) if self.takes(call.op) and around is not None else None
+            if around is not None and sizes is not None:
+                tags = _tags(run.comms[call.comm], around, self)
+                library = _order_of_library(run.comms, call.comm)
+                made[number] = _calls(call, _exchange(around, sizes, tags, library), book)
+        size = np.zeros(len(run.calls), dtype=np.int64)
+        for number, calls in made.items():
+            size[number] = len(calls)
+        return _laid_out(np.asarray(rt.call, dtype=np.int64), size, made, book)
 
 
 def _places(around: Mapping[int, Neighbours]) -> tuple[int, ...] | None:
@@ -77,25 +114,6 @@ def _places(around: Mapping[int, Neighbours]) -> tuple[int, ...] | None:
     return answers.pop() if len(answers) == len(degrees) == 1 else None
 
 
-def takes(op: str) -> bool:
-    """Tell whether calls of a name are neighbourhood collectives."""
-    return ops.kind_of(op) == ops.NEIGHBOR
-
-
-def asks(run: RunTrace, call: Call) -> bool:
-    """Tell whether it takes other ranks to know what the places of a call's neighbours mean."""
-    return takes(call.op) and call.comm >= 0 and _ordered_graph(run, call.comm)
-
-
-def learn(run: RunTrace, known: Graphs) -> None:
-    """Add the neighbours of the ranks of a run in graphs whose order is the program's."""
-    for rank in present_ranks(run):
-        for number, around in run.ranks[rank].neighbours.items():
-            if _ordered_graph(run, number):
-                comm = run.comms[number]
-                known.around[comm.members, comm.ordinal][rank] = around
-
-
 def _ordered_graph(run: RunTrace, comm: int) -> bool:
     return run.comms[comm].dims is None and not _order_of_library(run.comms, comm)
 
@@ -108,28 +126,6 @@ def _order_of_library(comms: Sequence[Comm], number: int) -> bool:
     while comms[number].op in _DUPLICATES and comms[number].parent >= 0:
         number = comms[number].parent
     return comms[number].op == "MPI_Dist_graph_create"
-
-
-def parts(run: RunTrace, rt: RankTrace, book: CallBook, known: Graphs) -> Parts:
-    """Return what stands in place of a rank's neighbourhood collectives.
-
-    known: see ``learn``. Calls stay as they are where the capture, of a version before 2.4, does
-    not tell their sizes.
-    """
-    used = np.unique(rt.call)
-    made: dict[int, list[int]] = {}
-    for number in used.tolist():
-        call = run.calls[number]
-        around = rt.neighbours.get(call.comm)
-        sizes = _sizes(call, around) if takes(call.op) and around is not None else None
-        if around is not None and sizes is not None:
-            tags = _tags(run.comms[call.comm], around, known)
-            library = _order_of_library(run.comms, call.comm)
-            made[number] = _calls(call, _exchange(around, sizes, tags, library), book)
-    size = np.zeros(len(run.calls), dtype=np.int64)
-    for number, calls in made.items():
-        size[number] = len(calls)
-    return _laid_out(np.asarray(rt.call, dtype=np.int64), size, made, book)
 
 
 _Bytes = tuple[Sequence[int], Sequence[int]]

@@ -8,30 +8,138 @@ synchronises, it waits for what has been put. docs/one-sided.md.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p3s.base import ops
-from p3s.capture.arrivals import (
-    ANSWER,
-    COMPLETED,
-    DATA,
-    FENCE,
-    GROUP,
-    PASSIVE,
-    POSTED,
-    Access,
-    Accesses,
-    Arrivals,
-    Key,
-    tag_of,
-)
-from p3s.capture.parts import CallBook, Laying, Parts
-from p3s.capture.types import NO_RANK, PROC_NULL, Call, RankTrace, RunTrace, present_ranks
+from p3s.capture.parts import CallBook, Family, Laying, Parts
+from p3s.capture.types import NO_RANK, PROC_NULL, Call, RankTrace, RunTrace, Site, present_ranks
+
+#: How an operation is synchronised: by all members, for a group, or by the origin alone.
+FENCE, GROUP, PASSIVE = range(3)
+#: What a message is for; the messages of one channel are of one purpose.
+DATA, ANSWER, POSTED, COMPLETED = range(4)
+#: Tags of these messages: from here to twice this, above what programs use.
+_TAGS = 1 << 20
+
+#: A window by what is the same in all captures: members, which communicator of them, call, number.
+Key = tuple[tuple[int, ...], int, str, int]
+
+
+@dataclass(frozen=True)
+class Access:
+    """One operation of an origin, or its wait for an answer of the target.
+
+    interval: how many collectives that all members join the origin has made on the window before;
+    epoch: of an operation for a group, how many earlier ones of the origin had this target, else
+    -1. call: the origin's, as the capture has it; site: its place in the program.
+    """
+
+    origin: int
+    target: int
+    window: Key
+    mode: int
+    interval: int
+    epoch: int
+    call: Call
+    site: Site
+
+
+#: What lets an access in: the window, and the interval, or the origin and the number of its epoch.
+_Opening = tuple[Key, int, int]
+
+
+def _opening(access: Access) -> _Opening:
+    if access.mode == GROUP:
+        return access.window, access.origin, access.epoch
+    return access.window, -1, access.interval
+
+
+@dataclass
+class Accesses:
+    """All accesses of a run."""
+
+    to: dict[int, list[Access]] = field(default_factory=lambda: defaultdict(list))
+    by: dict[int, list[Access]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, access: Access) -> None:
+        """Take the next access of its origin."""
+        self.to[access.target].append(access)
+        self.by[access.origin].append(access)
+
+
+class Arrivals:
+    """The accesses that have one rank as their target, each taken once."""
+
+    def __init__(self, all_: Accesses, rank: int) -> None:
+        self._waiting: dict[_Opening, list[Access]] = defaultdict(list)
+        for access in all_.to.get(rank, ()):
+            self._waiting[_opening(access)].append(access)
+        self._own: dict[tuple[Key, int], dict[str, list[int]]] = {}
+        for access in all_.by.get(rank, ()):
+            sites = self._own.setdefault((access.window, access.interval), defaultdict(list))
+            sites[access.site.key].append(access.target)
+
+    def of_interval(self, window: Key, interval: int) -> list[Access]:
+        """Return what comes by a fence, or without the target's doing, in an interval."""
+        return self._in_order(self._waiting.pop((window, -1, interval), []), interval)
+
+    def of_group(
+        self, window: Key, epochs: Iterable[tuple[int, int]], interval: int
+    ) -> list[Access]:
+        """Return what comes after a MPI_Win_post; epochs: (origin, number of its epoch)."""
+        came = [a for o, e in epochs for a in self._waiting.pop((window, o, e), ())]
+        return self._in_order(came, interval)
+
+    def _in_order(self, came: list[Access], interval: int) -> list[Access]:
+        """Return accesses in an order that is alike on all ranks of a regular program.
+
+        Place after place; of one place in the order of the rank's own targets there (who accesses
+        its neighbours in some order is accessed by them in that order), then of the rest turn
+        after turn, by origin.
+        """
+        if len(came) < 2:
+            return came
+        own = self._own.get((came[0].window, interval), {})
+        sites: dict[str, list[Access]] = defaultdict(list)
+        for access in came:
+            sites[access.site.key].append(access)
+        return [a for key in sorted(sites) for a in _as_own(sites[key], own.get(key, ()))]
+
+
+def _as_own(came: Sequence[Access], targets: Sequence[int]) -> Iterator[Access]:
+    """Yield the accesses of one place, those by the targets first."""
+    of: dict[int, list[Access]] = defaultdict(list)
+    for access in came:
+        of[access.origin].append(access)
+    for queue in of.values():
+        queue.reverse()
+    for target in targets:
+        if of.get(target):
+            yield of[target].pop()
+    while any(of.values()):
+        for origin in sorted(of):
+            if of[origin]:
+                yield of[origin].pop()
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def tag_of(site: str, purpose: int) -> int:
+    """Return the tag of the messages of one purpose that belong to a place in the program.
+
+    An empty ``site``: of messages that begin and end at different places.
+    """
+    if not site:
+        return _TAGS + purpose
+    digest = hashlib.blake2s(f"{site} {purpose}".encode(), digest_size=4).digest()
+    return _TAGS + 16 + int.from_bytes(digest, "little") % (_TAGS - 16)
+
 
 #: MPI_MODE_NOCHECK, as the tag of an event says it.
 _NOCHECK = 1
@@ -46,28 +154,28 @@ _SYNCHRONISES = _MAKES | frozenset(
 )
 
 
-def takes(op: str) -> bool:
-    """Tell whether a call is one-sided communication or synchronises a window."""
-    return ops.kind_of(op) == ops.RMA
+class OneSided(Accesses, Family):
+    """One-sided calls: what all ranks do to the windows of others."""
 
+    def takes(self, op: str) -> bool:
+        """Tell whether a rank that makes this call may be the target of others."""
+        return ops.kind_of(op) == ops.RMA or op in _MAKES
 
-def asks(op: str) -> bool:
-    """Tell whether a rank that makes this call may be the target of others."""
-    return takes(op) or op in _MAKES
+    def asks(self, run: RunTrace, call: Call) -> bool:
+        """Tell whether it takes other ranks to know what a call stands for."""
+        return self.takes(call.op)
 
+    def learn(self, run: RunTrace) -> None:
+        """Add what the ranks of a run do to the windows of others."""
+        for rank in present_ranks(run):
+            walk = _Walk(run, run.ranks[rank], CallBook(list(run.calls), list(run.sites)), None)
+            walk.parts()
+            for access in walk.accesses:
+                self.add(access)
 
-def learn(run: RunTrace, into: Accesses) -> None:
-    """Add what the ranks of a run do to the windows of others."""
-    for rank in present_ranks(run):
-        walk = _Walk(run, run.ranks[rank], CallBook(list(run.calls), list(run.sites)), None)
-        walk.parts()
-        for access in walk.accesses:
-            into.add(access)
-
-
-def parts(run: RunTrace, rt: RankTrace, book: CallBook, known: Accesses) -> Parts:
-    """Return the messages that stand in place of a rank's one-sided calls."""
-    return _Walk(run, rt, book, Arrivals(known, rt.rank)).parts()
+    def parts(self, run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
+        """Return the messages that stand in place of a rank's one-sided calls."""
+        return _Walk(run, rt, book, Arrivals(self, rt.rank)).parts()
 
 
 @dataclass
@@ -120,12 +228,11 @@ class _Walk:
 
     def parts(self) -> Parts:
         """Return what stands in place of the rank's events."""
-        calls = self.run.calls
-        if any(asks(call.op) for call in calls):
-            chosen = np.array([takes(c.op) or c.op in _SYNCHRONISES for c in calls])
-            number = np.asarray(self.rt.call)
-            for at in np.flatnonzero(chosen[number]).tolist():
-                self._take(at, number)
+        calls = [call.op for call in self.run.calls]
+        chosen = np.array([ops.kind_of(op) == ops.RMA or op in _SYNCHRONISES for op in calls])
+        number = np.asarray(self.rt.call)
+        for at in np.flatnonzero(chosen[number]).tolist() if len(number) else ():
+            self._take(at, number)
         return self._laid.parts(single=True)
 
     def _take(self, at: int, number: NDArray[np.int32]) -> None:

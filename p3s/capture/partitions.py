@@ -10,12 +10,12 @@ meets which; then the whole is one message that leaves at the last MPI_Pready.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from p3s.base import ops
-from p3s.capture.parts import CallBook, Laying, Parts
+from p3s.capture.parts import CallBook, Family, Laying, Parts
 from p3s.capture.types import PROC_NULL, Call, RankTrace, RunTrace, present_ranks
 
 #: Partitioned messages meet none but each other: their tags begin here.
@@ -34,31 +34,6 @@ class Way:
     tag: int
 
 
-def takes(op: str) -> bool:
-    """Tell whether calls of a name start partitioned messages or tell that parts are ready."""
-    return ops.kind_of(op) == ops.PARTITIONED
-
-
-def asks(op: str) -> bool:
-    """Tell whether it takes other ranks to know how calls of a name are cut."""
-    return op == _RECV
-
-
-def learn(run: RunTrace, known: dict[Way, set[int]]) -> None:
-    """Add into how many parts the ranks of a run cut what they send."""
-    if not any(call.op == _SEND for call in run.calls):
-        return
-    for rank in present_ranks(run):
-        _learn_of(run, run.ranks[rank], known)
-
-
-def _learn_of(run: RunTrace, rt: RankTrace, known: dict[Way, set[int]]) -> None:
-    for number in np.unique(rt.call).tolist():
-        call = run.calls[number]
-        if call.op == _SEND and len(call.numbers) == 2 and call.comm >= 0:
-            known.setdefault(_way(run, call, rt.rank), set()).add(call.numbers[0])
-
-
 def _way(run: RunTrace, call: Call, rank: int) -> Way:
     comm = run.comms[call.comm]
     ends = (rank, call.peer) if call.op != _RECV else (call.peer, rank)
@@ -74,20 +49,45 @@ class _Started:
     waiting: int
 
 
-def parts(run: RunTrace, rt: RankTrace, book: CallBook, known: Mapping[Way, set[int]]) -> Parts:
-    """Return what stands in place of a rank's partitioned messages.
+@dataclass
+class Partitions(Family):
+    """Partitioned messages: into how many parts those of a way are cut by those that send them."""
 
-    known: see ``learn``; what the rank itself sends is added. Calls of captures before 2.4, which
-    tell no partitions, stay as they are.
-    """
-    mine: dict[Way, set[int]] = {}
-    _learn_of(run, rt, mine)
-    laid = _Laid(run, rt.rank, book, {**known, **mine})
-    call = np.asarray(rt.call)
-    wanted = np.array([takes(c.op) and bool(c.numbers) for c in run.calls], dtype=bool)
-    for event in np.flatnonzero(wanted[call]).tolist():
-        laid.take(event, run.calls[int(call[event])])
-    return laid.laid.parts()
+    cuts: dict[Way, set[int]] = field(default_factory=dict)
+
+    def takes(self, op: str) -> bool:
+        """Tell whether calls of a name start partitioned messages or tell that parts are ready."""
+        return ops.kind_of(op) == ops.PARTITIONED
+
+    def asks(self, run: RunTrace, call: Call) -> bool:
+        """Tell whether it takes other ranks to know how a call is cut."""
+        return call.op == _RECV
+
+    def learn(self, run: RunTrace) -> None:
+        """Add into how many parts the ranks of a run cut what they send."""
+        for rank in present_ranks(run):
+            self._learn_of(run, run.ranks[rank])
+
+    def _learn_of(self, run: RunTrace, rt: RankTrace) -> None:
+        for number in np.unique(rt.call).tolist():
+            call = run.calls[number]
+            if call.op == _SEND and len(call.numbers) == 2 and call.comm >= 0:
+                self.cuts.setdefault(_way(run, call, rt.rank), set()).add(call.numbers[0])
+
+    def parts(self, run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
+        """Return what stands in place of a rank's partitioned messages.
+
+        What the rank itself sends is known, too. Calls of captures before 2.4, which tell no
+        partitions, stay as they are.
+        """
+        mine = Partitions()
+        mine._learn_of(run, rt)
+        laid = _Laid(run, rt.rank, book, {**self.cuts, **mine.cuts})
+        call = np.asarray(rt.call)
+        wanted = np.array([self.takes(c.op) and bool(c.numbers) for c in run.calls], dtype=bool)
+        for event in np.flatnonzero(wanted[call]).tolist():
+            laid.take(event, run.calls[int(call[event])])
+        return laid.laid.parts()
 
 
 class _Laid:

@@ -9,7 +9,16 @@ import numpy as np
 
 from p3s.base import ops
 from p3s.base.arrays import Bools, Ints
-from p3s.capture.types import PROC_NULL, Call, RankTrace, Site, no_events, no_flags, no_pairs
+from p3s.capture.types import (
+    PROC_NULL,
+    Call,
+    RankTrace,
+    RunTrace,
+    Site,
+    no_events,
+    no_flags,
+    no_pairs,
+)
 
 #: A completion of one request, where what it completes is several messages.
 OF_MANY = {
@@ -69,6 +78,26 @@ class Parts:
     late: Bools = field(default_factory=no_flags)
     single: bool = False
     gone: Ints = field(default_factory=no_events)
+
+
+class Family:
+    """A kind of calls that are read as messages, and what all ranks tell of them."""
+
+    def takes(self, op: str) -> bool:
+        """Tell whether calls of a name are replaced."""
+        raise NotImplementedError
+
+    def asks(self, run: RunTrace, call: Call) -> bool:
+        """Tell whether a call can be replaced only when it is known what all ranks did."""
+        raise NotImplementedError
+
+    def learn(self, run: RunTrace) -> None:
+        """Add what the ranks of a run tell."""
+        raise NotImplementedError
+
+    def parts(self, run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
+        """Return what stands in place of a rank's events; calls that it needs go into the book."""
+        raise NotImplementedError
 
 
 @dataclass

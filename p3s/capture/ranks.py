@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,8 +15,8 @@ from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.capture.capture import Capture, event_blocks, read_capture
 from p3s.capture.events import no_events
-from p3s.capture.records import NO_WINDOW, FileName, RawSite
-from p3s.capture.types import ANY_SOURCE, Call, Comm, Neighbours, Ranks, RankTrace, Site, Window
+from p3s.capture.records import NO_WINDOW, FileName, Neighbours, RawSite
+from p3s.capture.types import ANY_SOURCE, Call, Comm, Ranks, RankTrace, Site, Window
 
 #: Columns of the matrix in which calls of all ranks are compared.
 _OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT, _COUNT, _DEPTH, _WINDOW, _TEAM = range(12)
@@ -74,16 +75,15 @@ class Tables:
     def files(self, capture: Capture) -> dict[int, FileName]:
         """Return what one rank knows of files, by the number of their windows; after add."""
         window_of = self._merge_windows(capture, self._merge_comms(capture))
-        return {window_of[raw]: name for raw, name in capture.files.items() if raw in window_of}
+        return {
+            window_of[raw]: name for raw, name in capture.defs.files.items() if raw in window_of
+        }
 
     def neighbours(self, capture: Capture) -> dict[int, Neighbours]:
         """Return the neighbours of one rank by the number of their communicator."""
-        comm_of = self._merge_comms(capture) if capture.neighbours else {}
-        return {
-            comm_of[raw.comm]: Neighbours(raw.destinations, raw.sources)
-            for raw in capture.neighbours
-            if raw.comm in comm_of
-        }
+        comm_of = self._merge_comms(capture) if capture.defs.neighbours else {}
+        found = capture.defs.neighbours.items()
+        return {comm_of[comm]: around for comm, around in found if comm in comm_of}
 
     def _numbers(self, matrix: Ints) -> Ints:
         rows, width = self.rows, 8 * matrix.shape[1]
@@ -106,10 +106,10 @@ class Tables:
         """Return this rank's calls as rows of numbers that mean the same on every rank."""
         comm_of = self._merge_comms(capture)
         window_of = self._merge_windows(capture, comm_of)
-        site_to = np.array([self._site(raw) for raw in capture.sites] + [0], dtype=np.int64)
+        site_to = np.array([self._site(raw) for raw in capture.defs.sites] + [0], dtype=np.int64)
         op_of = {
             number: self.ops.setdefault(name, len(self.ops))
-            for number, name in capture.opnames.items()
+            for number, name in capture.defs.opnames.items()
         }
         calls = capture.calls
         rows = np.empty((len(calls), _COLUMNS), dtype=np.int64)
@@ -132,7 +132,7 @@ class Tables:
             rows[:, column] = calls[name]
         list_of = {
             number: self.numbers.setdefault(values, len(self.numbers))
-            for number, values in capture.numbers.items()
+            for number, values in capture.defs.numbers.items()
         }
         rows[:, _NUMBERS] = _mapped(calls["numbers"], {0: 0, **list_of})
         return rows
@@ -149,7 +149,7 @@ class Tables:
         """Return this rank's communicator ids -> indices of the merged communicators."""
         seen: dict[tuple[int, ...], int] = {}
         index: dict[int, int] = {-1: -1}
-        for raw in capture.comms:
+        for raw in capture.defs.comms:
             ordinal = seen.get(raw.members, 0)
             seen[raw.members] = ordinal + 1
             key = (raw.members, ordinal)
@@ -166,7 +166,7 @@ class Tables:
         """Return this rank's window ids -> indices of the merged windows."""
         seen: dict[tuple[int, int, str], int] = {}
         index: dict[int, int] = {NO_WINDOW: NO_WINDOW}
-        for raw in capture.windows:
+        for raw in capture.defs.windows:
             key = (comm_of.get(raw.comm, -1), raw.kind, raw.op)
             ordinal = seen.get(key, 0)
             seen[key] = ordinal + 1
@@ -227,6 +227,8 @@ class CallsInBlocks:
 
 #: Events that are read at a time, at least.
 BLOCK_EVENTS = 1 << 20
+#: Files from this size on are not kept as a whole by those who can do without.
+LONG_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,63 @@ class Source:
     head: RankTrace | None = None
     threads: NDArray[np.int32] | None = None
     events: int = 0
+
+    def trace(self, capture: Capture) -> RankTrace:
+        """Return the rank as its capture has it."""
+        events, header, calls = capture.events, capture.header, self.calls.calls
+        completing, there = events.index_of(capture.done[:, 0])
+        posting, posted = events.index_of(capture.done[:, 1])
+        both, thread = there & posted, capture.calls["thread"]
+        return RankTrace(
+            header.rank,
+            not self.problem,
+            self.calls.of_block(0, events.call).astype(np.int32),
+            events.start_ns,
+            events.elapsed_ns,
+            events.work,
+            header.failed_polls,
+            header.failed_poll_ns,
+            self.problem,
+            np.stack([completing, posting], axis=1)[both],
+            capture.cancelled[both],
+            events.counters,
+            _counted(capture, calls),
+            header.paused_calls,
+            capture.counted_events,
+            events.ordinal,
+            thread[events.call].astype(np.int32) if thread.any() else None,
+            header.tracer_ns,
+            events.gap,
+            capture.phases,
+            header.resident_bytes,
+            header.preempted,
+            capture.threads,
+            capture.defs.runtime,
+            tuple(sorted(capture.defs.threads, key=lambda thread: thread.number & 0xFFFFFFFF)),
+            self.files,
+            capture.accesses,
+            self.neighbours,
+            _from_anybody(capture),
+        )
+
+    def in_blocks(self, capture: Capture) -> Source:
+        """Return what it takes to decode the rank some events at a time."""
+        none = no_events(len(capture.header.counter_names))
+        nothing = np.zeros((0, 4), dtype=np.int64)
+        threads = capture.calls["thread"].astype(np.int32)
+        empty = replace(
+            capture,
+            events=none,
+            resolved=nothing,
+            done=nothing[:, :2],
+            cancelled=capture.cancelled[:0],
+        )
+        return replace(
+            self,
+            head=replace(self.trace(empty), files={}, neighbours={}),
+            threads=threads if threads.any() else None,
+            events=len(capture.events),
+        )
 
     def changed(self) -> P3SError:
         """Return the error of a file that is not as it was at first."""
@@ -271,36 +330,97 @@ class Source:
 
 
 class LazyRanks(Ranks):
-    """The ranks of a run, decoded one at a time as they are asked for."""
+    """The ranks of a run: read once for the tables that they share, decoded as they are asked for.
 
-    def __init__(self, run_dir: Path, size: int, keep_all: bool = False) -> None:
-        self._run_dir = run_dir
-        self._size = size
-        self._keep_all = keep_all
-        self.sources: dict[int, Source] = {}
-        self.kept: dict[int, RankTrace] = {}
+    ``most_kept``: bytes of columns that are kept from the first time on; without ``completions``
+    RankTrace.done has only cancelled requests.
+    """
+
+    def __init__(self, size: int, most_kept: float, completions: bool = True) -> None:
+        self._size, self._most_kept, self._completions = size, most_kept, completions
+        self.tables = Tables(size)
+        self.used = np.zeros(0, dtype=np.int64)  # events of each row
         self.problems: dict[int, str] = {}
+        self.counted_events = 0
+        self._sources: dict[int, Source] = {}
+        self._captures: dict[int, Capture] = {}
+        self._kept: dict[int, RankTrace] = {}
+        self._aborted: list[int] = []
+        self._outside: list[int] = []  # unfinished, and not inside of a call
+
+    def take(self, rank: int, path: Path) -> None:
+        """Read one rank for the first time; it is kept if the run is small."""
+        long = path.stat().st_size >= LONG_BYTES
+        capture = read_capture(path, self._completions, each=len if long else None)
+        if capture.problem:
+            self.problems[rank] = f"{path} {capture.problem}"
+        if capture.end is None and capture.header.aborting:
+            self._aborted.append(rank)
+        elif capture.end is None and not capture.header.in_call:
+            self._outside.append(rank)
+        calls = CallsInBlocks.of(capture, *self.tables.add(capture))
+        files = self.tables.files(capture) if capture.defs.files else {}
+        around = self.tables.neighbours(capture)
+        self.counted_events += capture.counted_events
+        source = Source(path, calls, self.problems.get(rank, ""), files, around)
+        self._use(capture, calls)
+        self._sources[rank] = source.in_blocks(capture) if long and in_order(capture) else source
+        size = capture.size
+        if not long and size <= self._most_kept:
+            self._most_kept -= size
+            self._captures[rank] = capture
+
+    def _use(self, capture: Capture, calls: CallsInBlocks) -> None:
+        """Count the events of each row."""
+        used = np.zeros(len(self.tables.rows), dtype=np.int64)
+        used[: len(self.used)] = self.used
+        for at in range(0, len(capture.events), BLOCK_EVENTS):
+            call = calls.of_block(at, capture.events.call[at : at + BLOCK_EVENTS])
+            used += np.bincount(call, minlength=len(used))
+        for number in capture.counted:  # counted after the limit: the call must have its name
+            if number < len(calls.calls):
+                used[calls.calls[number]] += capture.counted[number][0]
+        self.used = used
+
+    @property
+    def blamed(self) -> int | None:
+        """The rank that ended the run, if that shows: the others were ended inside of calls."""
+        if self._aborted:
+            return self._aborted[0]
+        return self._outside[0] if len(self._outside) == 1 else None
+
+    def finish(self, missing: dict[int, str]) -> Ints:
+        """Give the calls their final numbers; return the events of each."""
+        keep = np.flatnonzero(self.used)
+        final = np.full(len(self.used) + 1, -1, dtype=np.int64)
+        final[keep] = np.arange(len(keep))
+        for rank, source in self._sources.items():
+            self._sources[rank] = replace(source, calls=source.calls.renumbered(final))
+        self.problems |= missing
+        return self.used[keep]
 
     def __len__(self) -> int:
         return self._size
 
     def rank(self, number: int) -> RankTrace:
         """Return the columns of one rank."""
-        if number in self.kept:
-            return self.kept[number]
-        source = self.sources.get(number)
+        if number in self._kept:
+            return self._kept[number]
+        source = self._sources.get(number)
         if source is None:
-            return _nothing(number, self.problems.get(number, ""))
+            none = np.empty(0, dtype=np.int64)
+            problem = self.problems.get(number, "")
+            return RankTrace(number, False, none.astype("int32"), none, none, none, problem=problem)
+        if number in self._captures:
+            self._kept[number] = source.trace(self._captures.pop(number))
+            return self._kept[number]
         capture = read_capture(source.path)
-        calls = source.calls
         there = len(capture.calls), len(capture.resolved)
-        if there != (len(calls.calls), len(calls.became)):
+        if there != (len(source.calls.calls), len(source.calls.became)):
             raise source.changed()
-        call = calls.of_block(0, capture.events.call)
-        trace = rank_trace(capture, call, calls.calls, source.problem, source.files)
-        trace = replace(trace, neighbours=source.neighbours)
-        if self._keep_all:
-            self.kept[number] = trace
+        trace = source.trace(capture)
+        if self._most_kept == math.inf:
+            self._kept[number] = trace
         return trace
 
     def pieces(self, rank: int) -> Iterator[RankTrace] | None:
@@ -308,59 +428,15 @@ class LazyRanks(Ranks):
 
         A piece has the rank's totals, and of its events calls, times, counters and threads.
         """
-        source = self.sources.get(rank)
-        if source is None or source.head is None or rank in self.kept:
+        source = self._sources.get(rank)
+        if source is None or source.head is None or rank in self._kept:
             return None
         return source.pieces()
 
     @property
     def present(self) -> list[int]:
         """The ranks that have a readable file."""
-        return sorted(self.sources)
-
-
-def _nothing(rank: int, problem: str) -> RankTrace:
-    none = np.empty(0, dtype=np.int64)
-    return RankTrace(rank, False, none.astype(np.int32), none, none, none, problem=problem)
-
-
-def rank_trace(
-    capture: Capture, call: Ints, calls: Ints, problem: str, files: dict[int, FileName]
-) -> RankTrace:
-    events, header = capture.events, capture.header
-    completing, there = events.index_of(capture.done[:, 0])
-    posting, posted = events.index_of(capture.done[:, 1])
-    both = there & posted
-    return RankTrace(
-        header.rank,
-        not problem,
-        call.astype(np.int32),
-        events.start_ns,
-        events.elapsed_ns,
-        events.work,
-        header.failed_polls,
-        header.failed_poll_ns,
-        problem,
-        np.stack([completing, posting], axis=1)[both],
-        capture.cancelled[both],
-        events.counters,
-        _counted(capture, calls),
-        header.paused_calls,
-        capture.counted_events,
-        events.ordinal,
-        _threads(capture),
-        header.tracer_ns,
-        events.gap,
-        capture.phases,
-        header.resident_bytes,
-        header.preempted,
-        capture.threads,
-        capture.runtime,
-        capture.team_threads,
-        files,
-        capture.accesses,
-        anybody=_from_anybody(capture),
-    )
+        return sorted(self._sources)
 
 
 def _from_anybody(capture: Capture) -> Ints:
@@ -382,25 +458,9 @@ def in_order(capture: Capture) -> bool:
         return False
     if capture.counted or capture.cancelled.any():
         return False
-    waiting = [number for number, name in capture.opnames.items() if name in ops.POSTED]
+    waiting = [number for number, name in capture.defs.opnames.items() if name in ops.POSTED]
     calls = capture.calls[capture.events.call[_from_anybody(capture)]]
     return not any((calls["op"] == number).any() for number in waiting)
-
-
-def head_of(capture: Capture, calls: Ints) -> RankTrace:
-    """Return a rank without its events."""
-    none = no_events(len(capture.header.counter_names))
-    nothing = np.zeros((0, 4), dtype=np.int64)
-    empty = replace(
-        capture, events=none, resolved=nothing, done=nothing[:, :2], cancelled=capture.cancelled[:0]
-    )
-    problem = f"{capture.path} {capture.problem}" if capture.problem else ""
-    return rank_trace(empty, nothing[:, 0], calls, problem, {})
-
-
-def _threads(capture: Capture) -> NDArray[np.int32] | None:
-    threads = capture.calls["thread"]
-    return threads[capture.events.call].astype(np.int32) if threads.any() else None
 
 
 def _counted(capture: Capture, calls: Ints) -> dict[int, tuple[int, int, int]]:

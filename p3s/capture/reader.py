@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from p3s.base.arrays import Ints
 from p3s.base.artefacts import digest_of, file_bytes, parse_json
 from p3s.base.errors import P3SError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.capture import layout
-from p3s.capture.capture import Capture, read_capture
 from p3s.capture.chunks import Header, open_capture, read_header
 from p3s.capture.layout import NAME
-from p3s.capture.ranks import (
-    BLOCK_EVENTS,
-    CallsInBlocks,
-    LazyRanks,
-    Source,
-    Tables,
-    head_of,
-    in_order,
-    rank_trace,
-)
+from p3s.capture.ranks import LazyRanks
 from p3s.capture.types import RunTrace, unmodelled_events
 
 #: Columns of small runs are kept; those of large ones are decoded anew at each access.
 _KEEP_BYTES = 64 << 20
 #: Files of a run that are looked at to know it again, at most.
 _MARKED = 64
-#: Files from this size on are not kept as a whole by those who can do without.
-LONG_BYTES = 64 << 20
 
 
 def no_capture(run_dir: Path) -> str:
@@ -143,97 +128,6 @@ def _wall_ns(run_dir: Path) -> int | None:
         return None
 
 
-class _Reading:
-    """The first pass over a run: merges the tables, sees which calls have events."""
-
-    def __init__(
-        self, run_dir: Path, size: int, keep_bytes: float, completions: bool = True
-    ) -> None:
-        self._completions = completions
-
-        self._most_kept = keep_bytes
-        self.tables = Tables(size)
-        self.ranks = LazyRanks(run_dir, size, keep_all=keep_bytes == float("inf"))
-        self.used = np.zeros(0, dtype=np.int64)  # events of each row
-        self.problems: dict[int, str] = {}
-        self.aborted: list[int] = []
-        self.outside: list[int] = []  # unfinished, and not inside of a call
-        self.counted_events = 0
-        self._kept_bytes = 0
-
-    def take(self, rank: int, path: Path) -> None:
-        """Read one rank; its columns are kept if the run is small."""
-
-        long = path.stat().st_size >= LONG_BYTES
-        capture = read_capture(path, self._completions, each=len if long else None)
-        problem = f"{path} {capture.problem}" if capture.problem else ""
-        if problem:
-            self.problems[rank] = problem
-        if capture.end is None and capture.header.aborting:
-            self.aborted.append(rank)
-        elif capture.end is None and not capture.header.in_call:
-            self.outside.append(rank)
-        calls, resolved = self.tables.add(capture)
-        files = self.tables.files(capture) if capture.files else {}
-        around = self.tables.neighbours(capture)
-        self.counted_events += capture.counted_events
-        in_blocks = CallsInBlocks.of(capture, calls, resolved)
-        source = Source(path, in_blocks, problem, files, around)
-        self._use(capture, calls, in_blocks)
-        if long and in_order(capture):
-            threads = capture.calls["thread"].astype("int32")
-            source = replace(
-                source,
-                head=head_of(capture, calls),
-                threads=threads if threads.any() else None,
-                events=len(capture.events),
-            )
-        self.ranks.sources[rank] = source
-        if long:
-            return
-        call = in_blocks.of_block(0, capture.events.call)
-        trace = replace(rank_trace(capture, call, calls, problem, files), neighbours=around)
-        names = ("call", "start_ns", "elapsed_ns", "work", "done", "counters")
-        size = sum(getattr(trace, name).nbytes for name in names)
-        if self._kept_bytes + size <= self._most_kept:
-            self._kept_bytes += size
-            self.ranks.kept[rank] = trace
-
-    def _use(self, capture: Capture, calls: Ints, in_blocks: CallsInBlocks) -> None:
-        """Count the events of each row."""
-        used = np.zeros(len(self.tables.rows), dtype=np.int64)
-        used[: len(self.used)] = self.used
-        for at in range(0, len(capture.events), BLOCK_EVENTS):
-            call = in_blocks.of_block(at, capture.events.call[at : at + BLOCK_EVENTS])
-            used += np.bincount(call, minlength=len(used))
-        for number in capture.counted:  # counted after the limit: the call must have its name
-            if number < len(calls):
-                used[calls[number]] += capture.counted[number][0]
-        self.used = used
-
-    @property
-    def blamed(self) -> int | None:
-        """The rank that ended the run, if that shows: the others were ended inside of calls."""
-        if self.aborted:
-            return self.aborted[0]
-        return self.outside[0] if len(self.outside) == 1 else None
-
-    def finish(self, missing: dict[int, str]) -> Ints:
-        """Give the calls their final numbers; return the events of each."""
-        ranks, keep = self.ranks, np.flatnonzero(self.used)
-        final = np.full(len(self.used) + 1, -1, dtype=np.int64)
-        final[keep] = np.arange(len(keep))
-        for rank, source in ranks.sources.items():
-            ranks.sources[rank] = replace(source, calls=source.calls.renumbered(final))
-        for rank, trace in ranks.kept.items():
-            counted = {int(final[call]): row for call, row in trace.counted.items()}
-            call = final[trace.call].astype(np.int32)
-            ranks.kept[rank] = replace(trace, call=call, counted=counted)
-        self.problems |= missing
-        ranks.problems = missing
-        return self.used[keep]
-
-
 def read_run(run_dir: Path) -> RunTrace:
     """Read one traced run; the columns of a rank are decoded when it is asked for.
 
@@ -246,7 +140,7 @@ def read_run(run_dir: Path) -> RunTrace:
     size = files[min(files)][1].size
     problems = _absent(run_dir, size, files, unreadable)
     missing = tuple(rank for rank in problems if NAME.format(rank) not in unreadable)
-    return _read(run_dir, files, problems, missing)
+    return _read(run_dir, files, problems, missing, _KEEP_BYTES)
 
 
 def read_file(path: Path, completions: bool = True) -> RunTrace:
@@ -304,33 +198,31 @@ def _read(
     files: dict[int, tuple[Path, Header]],
     problems: dict[int, str],
     missing: tuple[int, ...],
-    keep_bytes: float | None = None,
+    keep_bytes: float,
     completions: bool = True,
 ) -> RunTrace:
     header = files[min(files)][1]
     work_unit = _one_unit(run_dir, files)
-    most = _KEEP_BYTES if keep_bytes is None else keep_bytes
-    reading = _Reading(run_dir, header.size, most, completions)
+    ranks = LazyRanks(header.size, keep_bytes, completions)
     for rank in sorted(files):
-        reading.take(rank, files[rank][0])
-    counts = reading.finish(problems)
-    tables = reading.tables
-    calls = tables.calls(reading.used > 0)
+        ranks.take(rank, files[rank][0])
+    counts, tables = ranks.finish(problems), ranks.tables
+    calls = tables.calls(ranks.used > 0)
     return RunTrace(
         np=header.size,
         path=run_dir,
         calls=calls,
         comms=tuple(tables.comm_list),
         sites=tuple(tables.site_list),
-        ranks=reading.ranks,
+        ranks=ranks,
         work_unit=work_unit,
         wall_ns=_wall_ns(run_dir),
         unmodelled=unmodelled_events(calls, tables.comm_list, counts.tolist()),
         missing=missing,
-        problems=dict(sorted(reading.problems.items())),
+        problems=dict(sorted(ranks.problems.items())),
         windows=tuple(tables.windows),
         counter_names=header.counter_names,
         work_origin=header.work_origin,
-        counted_events=reading.counted_events,
-        blamed=reading.blamed,
+        counted_events=ranks.counted_events,
+        blamed=ranks.blamed,
     )

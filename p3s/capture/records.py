@@ -56,10 +56,12 @@ class RawWindow:
 
 
 @dataclass(frozen=True)
-class RawNeighbours:
-    """A NEIGHBOURS record: world ranks that ``comm`` sends to and receives from."""
+class Neighbours:
+    """World ranks that a rank sends to and receives from in neighbourhood collectives, in order.
 
-    comm: int
+    -3 (MPI_PROC_NULL) beyond the edge of a grid.
+    """
+
     destinations: tuple[int, ...]
     sources: tuple[int, ...]
 
@@ -82,7 +84,7 @@ class Definitions:
     runtime: Runtime | None = None
     threads: list[ThreadInfo] = field(default_factory=list)
     numbers: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    neighbours: list[RawNeighbours] = field(default_factory=list)
+    neighbours: dict[int, Neighbours] = field(default_factory=dict)
     records: int = 0
     lost: bool = False
     _tables: list[NDArray[Any]] = field(default_factory=list)
@@ -172,7 +174,7 @@ class Definitions:
                 number, count = struct.unpack_from("<II", payload)
                 self.numbers[number] = struct.unpack_from(f"<{count}q", payload, 8)
             elif kind == layout.NEIGHBOURS:
-                self.neighbours.append(_neighbours(self.size, payload))
+                self._neighbours(payload)
         except (struct.error, UnicodeDecodeError) as error:
             raise ValueError("a record cannot be what it says") from error
 
@@ -183,6 +185,15 @@ class Definitions:
             raise ValueError("a site has another number or other frames than it says")
         texts = tuple(part.decode("utf-8", "replace") for part in parts)
         self.sites.append(RawSite(key, texts))
+
+    def _neighbours(self, payload: bytes) -> None:
+        comm, out, into = struct.unpack_from("<3i", payload)
+        if min(out, into) < 0:
+            raise ValueError("a number of neighbours is impossible")
+        ranks = struct.unpack_from(f"<{out + into}i", payload, 12)
+        if any(not PROC_NULL <= rank < self.size for rank in ranks):
+            raise ValueError("a neighbour is a rank that is not there")
+        self.neighbours[comm] = Neighbours(ranks[:out], ranks[out:])
 
     def calls(self) -> tuple[NDArray[Any], Bools]:
         """Return (the CALL table, which of its rows can be used)."""
@@ -209,16 +220,6 @@ def _name(raw: bytes) -> str:
     if not name.isprintable():
         raise ValueError("a name is not printable")
     return name
-
-
-def _neighbours(size: int, payload: bytes) -> RawNeighbours:
-    number, out, into = struct.unpack_from("<3i", payload)
-    if min(out, into) < 0:
-        raise ValueError("a number of neighbours is impossible")
-    ranks = struct.unpack_from(f"<{out + into}i", payload, 12)
-    if any(not PROC_NULL <= rank < size for rank in ranks):
-        raise ValueError("a neighbour is a rank that is not there")
-    return RawNeighbours(number, ranks[:out], ranks[out:])
 
 
 def _comm(size: int, payload: bytes) -> RawComm:

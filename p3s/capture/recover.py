@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,12 @@ from typing import Any
 from p3s.base.artefacts import file_bytes, parse_json, sealed, write_bytes
 from p3s.base.errors import P3SError, UsageError
 from p3s.capture import layout
-from p3s.capture.capture import intact_chunks, rank_of, read_capture
+from p3s.capture.capture import READERS, intact_chunks, rank_of, read_capture
 from p3s.capture.chunks import Chunk, Header, chunk_bytes, header_fields, header_page, read_header
-from p3s.capture.events import (
-    read_counts,
-    read_done,
-    read_end,
-    read_events,
-    read_phases,
-    read_resolved,
-)
+from p3s.capture.events import read_counts, read_done, read_end, read_events, read_phases
 from p3s.capture.layout import NAME
 from p3s.capture.reader import capture_files
 from p3s.capture.records import Definitions
-from p3s.capture.threads import read_threads
 from p3s.capture.types import RunTrace
 
 
@@ -168,10 +161,8 @@ def _missing(target: Path, there: set[int]) -> list[Recovered]:
 
 def _any_header(files: list[Path]) -> Header | None:
     for path in files:
-        try:
+        with suppress(P3SError):
             return read_header(path)
-        except P3SError:
-            continue
     return None
 
 
@@ -231,11 +222,10 @@ def _decodable(chunks: list[tuple[Chunk, bytes]]) -> Iterator[tuple[Chunk, bytes
         layout.DEFS: Definitions(layout.MAX_RANKS, 1 << 40).add,
         layout.EVENTS: lambda chunk, data: read_events(chunk, data, layout.WALL, _counters(chunk)),
         layout.DONE: read_done,
-        layout.RESOLVED: read_resolved,
         layout.COUNTS: read_counts,
         layout.PHASES: lambda _, data: read_phases(data),
-        layout.THREADS: read_threads,
         layout.END: lambda _, data: read_end(data),
+        **READERS,
     }
     for chunk, payload in chunks:
         try:

@@ -1,8 +1,8 @@
 """Runs with messages in place of the calls that act like messages.
 
-A *family* is a kind of such calls: it says which of a rank's events are replaced by which parts
-(p3s.capture.parts). What a part is called, and what it acts like, stands in p3s.base.ops. The
-capture keeps the calls as the program makes them; runs are read this way for characterizing.
+A family (p3s.capture.parts) says which of a rank's events are replaced by which parts. What a part
+is called, and what it acts like, stands in p3s.base.ops. The capture keeps the calls as the program
+makes them; runs are read this way for characterizing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import numpy as np
 
 from p3s.base import ops
 from p3s.base.arrays import Ints
-from p3s.capture import anybody, cancelled, neighbours, one_sided, partitions
-from p3s.capture.arrivals import Accesses
-from p3s.capture.parts import CallBook, Parts, replaced
+from p3s.capture import requests
+from p3s.capture.neighbours import Graphs
+from p3s.capture.one_sided import OneSided
+from p3s.capture.partitions import Partitions
+from p3s.capture.parts import CallBook, Family, Parts, replaced
 from p3s.capture.types import (
-    Call,
     Ranks,
     RankTrace,
     RunTrace,
@@ -28,70 +29,31 @@ from p3s.capture.types import (
     unmodelled_events,
 )
 
+#: What stands in place of the events of a rank.
+Replacing = Callable[[RunTrace, RankTrace, CallBook], Parts]
+
 
 @dataclass
 class Known:
-    """What the ranks tell together, for families in which one rank does not tell enough.
+    """The families, with what the ranks tell together.
 
-    A field for each such family, filled by its ``learn`` rank by rank. Communicators and windows
-    of different captures have different numbers: fields name them by members and ordinals.
-    ``partitions``: into how many parts messages of a way are cut by those that send them.
-    ``accesses``: what the ranks do to each other's windows. ``graphs``: the ranks' neighbours.
+    Communicators and windows of different captures have different numbers: families name them by
+    members and ordinals.
     """
 
-    partitions: dict[partitions.Way, set[int]] = field(default_factory=dict)
-    accesses: Accesses = field(default_factory=Accesses)
-    graphs: neighbours.Graphs = field(default_factory=neighbours.Graphs)
+    graphs: Graphs = field(default_factory=Graphs)
+    partitions: Partitions = field(default_factory=Partitions)
+    accesses: OneSided = field(default_factory=OneSided)
 
+    def families(self, run: RunTrace) -> list[Family]:
+        """Return the families of a run's calls."""
+        every: tuple[Family, ...] = (self.graphs, self.partitions, self.accesses)
+        return [each for each in every if any(each.takes(call.op) for call in run.calls)]
 
-def _nothing(run: RunTrace, call: Call) -> bool:
-    return False
-
-
-def _no_lesson(run: RunTrace, known: Known) -> None:
-    return None
-
-
-@dataclass(frozen=True)
-class Family:
-    """Calls that are read as messages.
-
-    takes: whether it replaces calls of a name; parts: what stands in place of a rank's events,
-    calls that it needs put into the book; asks: whether a call can be replaced only when it is
-    known what all ranks did; learn: adds what the run of one rank tells.
-    """
-
-    takes: Callable[[str], bool]
-    parts: Callable[[RunTrace, RankTrace, CallBook, Known], Parts]
-    asks: Callable[[RunTrace, Call], bool] = _nothing
-    learn: Callable[[RunTrace, Known], None] = _no_lesson
-
-
-FAMILIES = (
-    Family(
-        neighbours.takes,
-        lambda run, rt, book, known: neighbours.parts(run, rt, book, known.graphs),
-        neighbours.asks,
-        lambda run, known: neighbours.learn(run, known.graphs),
-    ),
-    Family(
-        partitions.takes,
-        lambda run, rt, book, known: partitions.parts(run, rt, book, known.partitions),
-        lambda run, call: partitions.asks(call.op),
-        lambda run, known: partitions.learn(run, known.partitions),
-    ),
-    Family(
-        one_sided.asks,
-        lambda run, rt, book, known: one_sided.parts(run, rt, book, known.accesses),
-        lambda run, call: one_sided.asks(call.op),
-        lambda run, known: one_sided.learn(run, known.accesses),
-    ),
-)
-
-
-#: Not of FAMILIES: what they take is there or not in a run whatever its calls are named.
-_CANCELLED = Family(cancelled.takes, lambda run, rt, book, known: cancelled.parts(run, rt, book))
-_ANYBODY = Family(anybody.takes, lambda run, rt, book, known: anybody.parts(run, rt, book))
+    def asks(self, run: RunTrace) -> list[Family]:
+        """Return those of them that must know what all ranks did."""
+        some = self.families(run)
+        return [each for each in some if any(each.asks(run, call) for call in run.calls)]
 
 
 class Messages:
@@ -109,24 +71,23 @@ class Messages:
         from p3s.capture.reader import read_file
 
         run = named_outside(read_file(path, completions=False))
-        if _in_blocks(run) and not any(_taken(call.op) for call in run.calls):
+        families = Known().families(run)
+        if _in_blocks(run) and not families:
             return run
-        some_cancelled = cancelled.there(run)
-        from_anybody = anybody.there(run)
-        taken = any(_taken(call.op) for call in run.calls)
-        if not (some_cancelled or from_anybody or taken):
-            return run
-        if from_anybody or any(_leaves_request(call.op) for call in run.calls if _taken(call.op)):
+        some_cancelled = requests.some_cancelled(run)
+        from_anybody = requests.some_from_anybody(run)
+        taken = {call.op for call in run.calls if any(each.takes(call.op) for each in families)}
+        if from_anybody or any(map(_leaves_request, taken)):
             run = named_outside(read_file(path))
         if some_cancelled:
-            run = _rewritten(run, _CANCELLED, Known())
+            run = _rewritten(run, requests.without_cancelled)
         if from_anybody:
-            run = _rewritten(run, _ANYBODY, Known())
+            run = _rewritten(run, requests.in_order_of_ranks)
         return as_messages(run, self._gathered(run)) if taken else run
 
     def _gathered(self, run: RunTrace) -> Known:
         """Return what all ranks tell, nothing if the calls of this one don't ask for it."""
-        if not any(family.asks(run, call) for family in FAMILIES for call in run.calls):
+        if not Known().asks(run):
             return Known()
         if self._known is None:
             self._known = _learned(self._paths)
@@ -146,8 +107,8 @@ def _learned(paths: Iterable[Path]) -> Known:
     known = Known()
     for path in paths:
         run = named_outside(read_file(path))
-        for family in FAMILIES:
-            family.learn(run, known)
+        for family in known.families(run):
+            family.learn(run)
     return known
 
 
@@ -156,18 +117,16 @@ def as_messages(run: RunTrace, known: Known) -> RunTrace:
 
     known: what all ranks tell, see Messages.
     """
-    for family in FAMILIES:
-        if any(family.takes(call.op) for call in run.calls):
-            run = _rewritten(run, family, known)
+    for family in known.families(run):
+        run = _rewritten(run, family.parts)
     return run
 
 
 def whole_as_messages(run: RunTrace) -> RunTrace:
     """Return a run that was read as a whole (read_run) with messages in place of calls."""
     known, run = Known(), named_outside(run)
-    for family in FAMILIES:
-        if any(family.asks(run, call) for call in run.calls):
-            family.learn(run, known)
+    for family in known.asks(run):
+        family.learn(run)
     return as_messages(run, known)
 
 
@@ -176,13 +135,9 @@ def _leaves_request(op: str) -> bool:
     return ops.leaves_request(op) or partitioned or op in ops.REQUEST_BASED
 
 
-def _taken(op: str) -> bool:
-    return any(family.takes(op) for family in FAMILIES)
-
-
-def _rewritten(run: RunTrace, family: Family, known: Known) -> RunTrace:
+def _rewritten(run: RunTrace, replacing: Replacing) -> RunTrace:
     book = CallBook(list(run.calls), list(run.sites))
-    ranks = _Rewritten(run, family, known, book)
+    ranks = _Rewritten(run, replacing, book)
     used = ranks.used()
     keep = np.flatnonzero(used[: len(book.calls)])
     ranks.number = np.full(len(used) + 1, -1, dtype=np.int64)
@@ -196,8 +151,8 @@ def _rewritten(run: RunTrace, family: Family, known: Known) -> RunTrace:
 class _Rewritten(Ranks):
     """The ranks of a run, rewritten one at a time as they are asked for; a single one is kept."""
 
-    def __init__(self, run: RunTrace, family: Family, known: Known, book: CallBook) -> None:
-        self._run, self._family, self._known, self._book = run, family, known, book
+    def __init__(self, run: RunTrace, replacing: Replacing, book: CallBook) -> None:
+        self._run, self._replacing, self._book = run, replacing, book
         self._kept: dict[int, RankTrace] = {}
         self.present = present_ranks(run)
         self.number: Ints | None = None
@@ -218,8 +173,7 @@ class _Rewritten(Ranks):
 
     def _rewrite(self, rank: int) -> RankTrace:
         rt = self._run.ranks[rank]
-        parts = self._family.parts(self._run, rt, self._book, self._known)
-        return replaced(rt, parts, self._book)
+        return replaced(rt, self._replacing(self._run, rt, self._book), self._book)
 
     def __len__(self) -> int:
         return len(self._run.ranks)

@@ -94,6 +94,8 @@ def resolve(
     another one. So is one in which a return address does not follow a call. Both are then shown
     as module and offset.
     """
+    from p3s.capture.elf import Binary
+
     found = {frame: parse(frame) for frame in frames}
     by_module: dict[str, list[Where]] = {}
     for where in found.values():
@@ -101,8 +103,8 @@ def resolve(
             by_module.setdefault(where.module, []).append(where)
     notes: dict[str, str] = {}
     for program in modules.programs():
-        with contextlib.suppress(OSError, ValueError):
-            modules.also(_search_path(program))
+        with contextlib.suppress(OSError, ValueError), Binary(program) as binary:
+            modules.also(binary.search_path())
     todo = sorted(by_module)
     while todo:  # a module may know where others are: ask again for those not found
         later: list[str] = []
@@ -125,13 +127,6 @@ def resolve(
     for name in sorted(notes):
         alike.setdefault(notes[name], []).append(name)
     return found, [f"{joined(names)}: {note}" for note, names in alike.items()]
-
-
-def _search_path(path: Path) -> list[Path]:
-    from p3s.capture.elf import Binary
-
-    with Binary(path) as binary:
-        return binary.search_path()
 
 
 def _in_module(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -17,48 +16,29 @@ def threads_of(run: RunTrace) -> dict[int, Threads]:
     return {rank.rank: rank.threads for rank in run.ranks if rank.threads is not None}
 
 
-@dataclass(frozen=True)
-class ThreadTotals:
-    """What the threads of all ranks did, added up; times in nanoseconds, counts as in Threads.
+#: Columns of which totals over ranks say nothing, and those of which the most counts.
+_NO_TOTALS, _MOST = ("wall_ns", "longest_other_ns"), ("team", "worked")
 
-    ``team`` and ``worked`` are the most of any region; ``imbalance``: the longest thread over the
-    mean of its team, less 1, of all regions together (None without any).
+
+def thread_totals(run: RunTrace) -> dict[str, Any] | None:
+    """Return what the threads of all ranks did, added up; None if no rank had more than its first.
+
+    Times in nanoseconds, counts as in Threads; ``ranks``: how many have several; ``team`` and
+    ``worked``: the most of any region; ``imbalance``: the longest thread over the mean of its team,
+    less 1, of all regions together (None without any).
     """
-
-    ranks: int
-    regions: int
-    nested: int
-    team: int
-    worked: int
-    serial: int
-    region_ns: int
-    busy_ns: int
-    longest_ns: int
-    waiting_ns: int
-    overhead_ns: int
-    others_ns: int
-    static_loops: int
-    dynamic_loops: int
-    sections: int
-    barriers: int
-    tasks: int
-    singles: int
-    criticals: int
-    imbalance: float | None
-
-
-def thread_totals(run: RunTrace) -> ThreadTotals | None:
-    """Return what the threads of a run did, None if no rank had more than its first."""
-    found = threads_of(run)
+    found = threads_of(run).values()
     if not found:
         return None
-    every = found.values()
-    most = {name: max(int(t[name].max()) for t in every) for name in ("team", "worked")}
-    names = [each.name for each in fields(ThreadTotals)]
-    sums = {n: sum(t.total(n) for t in every) for n in names if n in COLUMNS and n not in most}
-    full = sum(t.full_ns for t in every)
-    imbalance = full / sums["busy_ns"] - 1.0 if sums["busy_ns"] else None
-    return ThreadTotals(ranks=len(found), imbalance=imbalance, **most, **sums)
+    totals = {
+        name: max(int(t[name].max()) for t in found)
+        if name in _MOST
+        else sum(t.total(name) for t in found)
+        for name in COLUMNS
+        if name not in _NO_TOTALS
+    }
+    full, busy = sum(t.full_ns for t in found), totals["busy_ns"]
+    return {"ranks": len(found), **totals, "imbalance": full / busy - 1.0 if busy else None}
 
 
 def summary(run: RunTrace) -> dict[str, dict[str, Any]]:
@@ -69,37 +49,22 @@ def summary(run: RunTrace) -> dict[str, dict[str, Any]]:
     come in order of their elapsed time. Bytes and elements of completions are those of the
     requests and not counted again.
     """
-    length = len(run.calls)
-    events, elapsed, work = (np.zeros(length, dtype=np.int64) for _ in range(3))
+    # Exact integers: a float sum of nanoseconds would lose digits in long runs.
+    totals = np.zeros((3, len(run.calls)), dtype=np.int64)  # events, time and work of each call
     for rank in run.ranks:
-        events += np.bincount(rank.call, minlength=length)
-        # Exact integers: a float sum of nanoseconds would lose digits in long runs.
-        np.add.at(elapsed, rank.call, rank.elapsed_ns)
-        np.add.at(work, rank.call, rank.work)
+        totals[0] += np.bincount(rank.call, minlength=len(run.calls))
+        np.add.at(totals[1], rank.call, rank.elapsed_ns)
+        np.add.at(totals[2], rank.call, rank.work)
         for number, counted in rank.counted.items():
-            for total, amount in zip((events, elapsed, work), counted, strict=True):
-                total[number] += amount
+            totals[:, number] += counted
     found: dict[str, dict[str, Any]] = {}
     sites: dict[str, set[int]] = {}
-    totals = zip(events.tolist(), elapsed.tolist(), work.tolist(), strict=True)
-    for call, (count, time_ns, before) in zip(run.calls, totals, strict=True):
-        row = found.setdefault(
-            call.op,
-            {
-                "kind": ops.kind_of(call.op),
-                "events": 0,
-                "bytes": 0,
-                "elements": 0,
-                "elapsed_ns": 0,
-                "work": 0,
-            },
-        )
-        moves = row["kind"] != ops.COMPLETION
-        row["events"] += count
-        row["bytes"] += count * call.bytes * moves
-        row["elements"] += count * call.count * moves
-        row["elapsed_ns"] += time_ns
-        row["work"] += before
+    sums = ("events", "bytes", "elements", "elapsed_ns", "work")
+    for call, (count, time_ns, before) in zip(run.calls, totals.T.tolist(), strict=True):
+        row = found.setdefault(call.op, {"kind": ops.kind_of(call.op), **dict.fromkeys(sums, 0)})
+        moved = count * (row["kind"] != ops.COMPLETION)
+        more = (count, moved * call.bytes, moved * call.count, time_ns, before)
+        row.update((name, row[name] + each) for name, each in zip(sums, more, strict=True))
         sites.setdefault(call.op, set()).add(call.site)
     for op, row in found.items():
         row["sites"] = len(sites[op])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from p3s.base import ops
 from p3s.base.arrays import Bools, Ints
-from p3s.capture.records import FileName
+from p3s.capture.records import FileName, Neighbours
 from p3s.capture.threads import Runtime, ThreadInfo, Threads
 
 Int32s = NDArray[np.int32]
@@ -84,17 +84,6 @@ class Comm:
     periods: tuple[bool, ...] | None
     ordinal: int
     inter: bool = False
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """World ranks that a rank sends to and receives from in neighbourhood collectives, in order.
-
-    -3 (MPI_PROC_NULL) beyond the edge of a grid.
-    """
-
-    destinations: tuple[int, ...]
-    sources: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from p3s.costs.laws import CostLaw
 from p3s.costs.points import OWN
 from p3s.costs.types import About, ComputeModel, LawEntry, Moved, MovedPlace
 from p3s.machine.compare import differences
-from p3s.machine.explain import Sizes, resident_sizes
-from p3s.machine.factor import Factor, factor_of
+from p3s.machine.factor import Factor, Sizes, factor_of, resident_sizes
 from p3s.machine.machinefile import Machine
 from p3s.signature.clock import TIMES
 

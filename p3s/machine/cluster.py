@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ def _disorder(data: Mapping[str, Any]) -> str:
             wrong = _wrong_table(table, nbytes)
             if wrong:
                 return f"{part}: {wrong}"
-        if any(b < a for end in ENDS for a, b in _pairs(messages["one_way_ns"][end])):
+        if any(b < a for end in ENDS for a, b in pairwise(messages["one_way_ns"][end])):
             return f"{part}.one_way_ns: a larger message takes less time"
     if data["link_ns_per_byte"]["low"] <= 0:
         return "link_ns_per_byte is 0"
@@ -143,7 +144,7 @@ def _disorder(data: Mapping[str, Any]) -> str:
 
 def _wrong_table(table: Mapping[str, Any], nbytes: list[float]) -> str:
     """Return what is wrong with a table by bytes and end."""
-    if any(b <= a for a, b in _pairs(nbytes)):
+    if any(b <= a for a, b in pairwise(nbytes)):
         return "bytes do not ascend"
     if any(len(table[end]) != len(nbytes) for end in ENDS):
         return f"a column has not {len(nbytes)} values, one for each of bytes"
@@ -159,9 +160,9 @@ def _wrong_levels(levels: list[Mapping[str, Any]]) -> str:
     sizes = [level["nodes"] for level in levels]
     if None in sizes[:-1] or sizes[-1] is not None:
         return "levels: the last one, and no other, has all nodes (null)"
-    if any(b <= a or b % a for a, b in _pairs(sizes[:-1])):
+    if any(b <= a or b % a for a, b in pairwise(sizes[:-1])):
         return "levels: a group is not made of whole smaller ones"
-    if any(b <= a for a, b in _pairs([level["switches"] for level in levels])):
+    if any(b <= a for a, b in pairwise([level["switches"] for level in levels])):
         return "levels: switches do not ascend"
     if any(level["uplink_share"]["high"] <= 0 for level in levels):
         return "levels: nothing leaves a group (uplink_share 0)"
@@ -179,7 +180,3 @@ def _wrong_ends(data: Mapping[str, Any]) -> str:
         if not value["low"] <= value["typical"] <= value["high"]:
             return f"{name}: typical is not between low and high"
     return ""
-
-
-def _pairs(values: list[Any]) -> list[tuple[Any, Any]]:
-    return list(zip(values, values[1:], strict=False))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.base.host.cores import CPUS, cores, numbers_of, physical_cores, text_of
+from p3s.base.host.mpi import ask
 from p3s.base.serialise import Natural, ProcessCount
 
 _SIZE = re.compile(r"^(\d+)([KMG]?)$")
@@ -74,23 +74,9 @@ def caches(cpu: int = 0, root: Path = CPUS) -> tuple[Cache, ...]:
 
 
 def _of_getconf() -> tuple[Cache, ...]:
-    found = []
-    for level, name in _GETCONF.items():
-        try:
-            done = subprocess.run(
-                ["getconf", name],
-                capture_output=True,
-                text=True,
-                timeout=10,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-        except (OSError, subprocess.SubprocessError):
-            return ()
-        size = _bytes(done.stdout.strip())
-        if size:
-            found.append(Cache(level, size, source="getconf"))
-    return tuple(found)
+    sizes = {level: ask(["getconf", name]) or "" for level, name in _GETCONF.items()}
+    found = {level: _bytes(text.strip()) for level, text in sizes.items()}
+    return tuple(Cache(level, size, source="getconf") for level, size in found.items() if size)
 
 
 def processor(path: Path = Path("/proc/cpuinfo")) -> str:

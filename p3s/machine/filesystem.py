@@ -94,7 +94,10 @@ class FileSystem:
         for one in ways:
             for other in (sharing, SHARED if sharing == OWN else OWN):
                 for shape in dict.fromkeys((pattern, DENSE)):
-                    found = [r for r in self.rates if _key(r) == (one, other, what, shape)]
+                    wanted = (one, other, what, shape)
+                    found = [
+                        r for r in self.rates if (r.way, r.sharing, r.what, r.pattern) == wanted
+                    ]
                     if found:
                         return tuple(sorted(found, key=lambda r: r.processes))
         return ()
@@ -162,10 +165,6 @@ def typical(name: str) -> FileSystem:
     if name not in names():
         raise P3SError(f"no file system {name!r}; there are {', '.join(names())}")
     return FileSystem.load(FOLDER / f"{name}.json")
-
-
-def _key(rate: Rate) -> tuple[str, str, str, str]:
-    return rate.way, rate.sharing, rate.what, rate.pattern
 
 
 def _at(at: Sequence[int], took: Sequence[float], processes: float) -> tuple[float, float, float]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from p3s.base.artefacts import read_json, unusable, write_json
+from p3s.base.artefacts import write_json
 from p3s.base.errors import Damaged, P3SError
-from p3s.base.serialise import Natural, NotNegative, Positive, Published, ShapeError, from_data
+from p3s.base.serialise import Natural, NotNegative, Positive, Published, check_columns, from_data
 from p3s.base.text import quoted
 from p3s.machine.facts import Facts
 from p3s.machine.filesystem import FileSystem
@@ -69,12 +69,7 @@ class Curve:
 
     def valid(self) -> None:
         """Raise ValueError where working sets do not ascend, or have not one cost each, above 0."""
-        sizes = self.working_set
-        lengths = {len(sizes), len(self.ns), len(self.spread), len(self.repeats)}
-        if len(lengths) != 1 or not sizes or list(sizes) != sorted(set(sizes)):
-            raise ValueError("there are no ascending working sets with one cost each")
-        if min(self.ns) <= 0:
-            raise ValueError("a cost of 0 ns")
+        check_columns(self, "working_set", "ns")
 
     def at(self, working_set: float) -> float:
         """Return the cost at a working set, straight between points on logarithmic axes.
@@ -119,10 +114,7 @@ class Sizes:
 
     def valid(self) -> None:
         """Raise ValueError where columns differ in length, or sizes do not ascend."""
-        if len({len(getattr(self, each.name)) for each in fields(self)}) != 1 or not self.bytes:
-            raise ValueError("the columns differ in length")
-        if list(self.bytes) != sorted(set(self.bytes)):
-            raise ValueError("bytes do not ascend")
+        check_columns(self, "bytes")
 
 
 @dataclass(frozen=True)
@@ -192,14 +184,16 @@ class Machine:
     @classmethod
     def load(cls, path: Path) -> Machine:
         """Read a machine file; P3SError, one line, when it is absent, damaged or another thing."""
-        try:
-            return from_data(cls, read_json(path, MACHINE_SCHEMA, MACHINE_VERSION), more=True)
-        except ShapeError as err:
-            again = "measure that machine again: p3s machine measure -o FILE"
-            raise unusable(path, err, again) from err
+        return MACHINE.read(Path(path))
 
 
-MACHINE = Published(MACHINE_SCHEMA, MACHINE_VERSION, Machine, more=True)
+MACHINE = Published(
+    MACHINE_SCHEMA,
+    MACHINE_VERSION,
+    Machine,
+    more=True,
+    again="measure that machine again: p3s machine measure -o FILE",
+)
 
 
 def files_of(path: Path) -> FileSystem:

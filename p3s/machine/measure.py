@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,80 +70,90 @@ def working_sets(caches: Sequence[Cache], granted_bytes: int, quick: bool) -> li
 
 
 @dataclass
-class _Point:
-    """Repeats of one kernel at one working set."""
+class Timings:
+    """Repeats of kernels by (kernel, working set), in ns, and what disturbed them.
 
-    kernel: str
-    working_set: int
-    ns: list[float] = field(default_factory=list)
+    ``wall_over_cpu``: of each repeat; ``late``: starts that were missed.
+    """
 
-    def settled(self) -> bool:
-        least = sorted(self.ns)[:_FEWEST]
-        if len(least) < _FEWEST:
-            return False
-        return least[-1] <= least[0] * (1 + _SETTLED) or len(self.ns) >= _MOST
-
-    def cost(self) -> Cost:
-        least = min(self.ns)
-        return Cost(least, statistics.median(self.ns) / least - 1, len(self.ns))
-
-
-@dataclass
-class _Seen:
-    """What disturbed the measuring: wall over CPU time of all repeats, starts that were missed."""
-
+    ns: dict[tuple[str, int], list[float]]
     wall_over_cpu: list[float] = field(default_factory=list)
     late: int = 0
     pinned: bool = True
 
+    def repeat(
+        self,
+        program: Path,
+        cores: Sequence[int],
+        for_ns: int,
+        until: float,
+        step: Callable[[str], None],
+    ) -> None:
+        """Measure all points in rounds, each in new processes (other pages of memory).
 
-def _repeat(
-    program: Path,
-    cores: Sequence[int],
-    points: Sequence[_Point],
-    for_ns: int,
-    until: float,
-    step: Callable[[], None],
-    seen: _Seen,
-) -> None:
-    """Measure all points in rounds, each in new processes (other pages of memory).
+        Ends when all are settled, or at ``until`` (time.monotonic) once each has three repeats.
+        """
+        from p3s.machine.programs import Runners
 
-    Ends when all are settled, or at ``until`` (time.monotonic) once each has three repeats.
-    """
-    from p3s.machine.programs import Runners
+        largest, done = max([size for _, size in self.ns] + [SMALLEST]), 0
+        for round_ in range(_MOST):
+            left = [point for point, ns in self.ns.items() if not _settled(ns)]
+            if not left or (round_ >= _FEWEST and time.monotonic() > until):
+                return
+            with Runners(program, cores, largest) as runners:
+                self.pinned &= runners.pinned
+                for point in left:
+                    if round_ >= _FEWEST and time.monotonic() > until:
+                        return
+                    shot = runners.run(*point, for_ns)
+                    self.wall_over_cpu.append(shot.wall_over_cpu)
+                    if shot.late and round_ < _FEWEST:  # once more: it was not under load
+                        shot = runners.run(*point, for_ns)
+                    self.late += shot.late
+                    if not shot.late or round_ < _FEWEST:
+                        self.ns[point].append(shot.ns)
+                    done += 1
+                    step(f"repeat {1 + done // len(self.ns)} of {len(self.ns)} points")
 
-    largest = max([point.working_set for point in points] + [SMALLEST])
-    for round_ in range(_MOST):
-        left = [point for point in points if not point.settled()]
-        if not left or (round_ >= _FEWEST and time.monotonic() > until):
-            return
-        with Runners(program, cores, largest) as runners:
-            seen.pinned &= runners.pinned
-            for point in left:
-                if round_ >= _FEWEST and time.monotonic() > until:
-                    return
-                shot = runners.run(point.kernel, point.working_set, for_ns)
-                seen.wall_over_cpu.append(shot.wall_over_cpu)
-                if shot.late and round_ < _FEWEST:  # once more: it was not under load
-                    shot = runners.run(point.kernel, point.working_set, for_ns)
-                seen.late += shot.late
-                if not shot.late or round_ < _FEWEST:
-                    point.ns.append(shot.ns)
-                step()
-
-
-def _curves(points: Sequence[_Point]) -> dict[str, Curve]:
-    curves = {}
-    for kernel in dict.fromkeys(point.kernel for point in points):
-        own = sorted((p for p in points if p.kernel == kernel), key=lambda p: p.working_set)
-        costs = [point.cost() for point in own]
-        curves[kernel] = Curve(
-            tuple(point.working_set for point in own),
-            tuple(cost.ns for cost in costs),
-            tuple(cost.spread for cost in costs),
-            tuple(cost.repeats for cost in costs),
+    def summary(self, begin: float) -> str:
+        """Return what the time since ``begin`` (time.monotonic) has brought."""
+        return (
+            f"{len(self.ns)} points in {time.monotonic() - begin:.1f} s, "
+            f"{sum(map(_settled, self.ns.values()))} of them repeat within {100 * _SETTLED:.0f} %"
         )
-    return curves
+
+    def costs(self, kernel: str) -> dict[int, Cost]:
+        """Return what a kernel costs by working set, ascending."""
+        return {size: _cost(ns) for (name, size), ns in sorted(self.ns.items()) if name == kernel}
+
+    def curves(self, kernels: Iterable[str]) -> dict[str, Curve]:
+        """Return what kernels cost over the working set; absent where none was timed."""
+        return {
+            kernel: Curve(
+                tuple(costs),
+                tuple(cost.ns for cost in costs.values()),
+                tuple(cost.spread for cost in costs.values()),
+                tuple(cost.repeats for cost in costs.values()),
+            )
+            for kernel in kernels
+            if (costs := self.costs(kernel))
+        }
+
+    def disturbed(self) -> int:
+        """Return how many repeats others disturbed, 0 where these are few."""
+        shared = sum(ratio > _SHARED_CORE for ratio in self.wall_over_cpu)
+        return shared if 10 * shared > len(self.wall_over_cpu) else 0
+
+
+def _settled(ns: Sequence[float]) -> bool:
+    least = sorted(ns)[:_FEWEST]
+    if len(least) < _FEWEST:
+        return False
+    return least[-1] <= least[0] * (1 + _SETTLED) or len(ns) >= _MOST
+
+
+def _cost(ns: Sequence[float]) -> Cost:
+    return Cost(min(ns), statistics.median(ns) / min(ns) - 1, len(ns))
 
 
 def measure(
@@ -170,7 +181,11 @@ def measure(
     from p3s.machine import network as net
     from p3s.machine.threads import measure_openmp, openmp_program
 
-    report, ended = on_step or _silent, on_done or _silent
+    ended = on_done or _silent
+
+    def report(part: str, text: str = "") -> None:
+        (on_step or _silent)(f"{part}: {text}" if text else part)
+
     budget = budget_s or (QUICK_S if quick else BUDGET_S)
     begin = time.monotonic()
     report("compiling")
@@ -181,53 +196,23 @@ def measure(
     known = facts.facts()
     cores = physical_cores()[: max(known.granted_cores or 1, 1)]
     sizes = working_sets(known.caches, facts.granted_bytes(), quick)
-    core = [_Point(kernel, 0) for kernel in CORE_KERNELS]
     # By kernel: going from links to ones and back fills the whole memory again.
-    alone = [_Point(kernel, size) for kernel in CURVE_KERNELS for size in sizes]
+    points = [(kernel, 0) for kernel in CORE_KERNELS]
+    points += [(kernel, size) for kernel in CURVE_KERNELS for size in sizes]
     shared = [size for size in sizes if size * len(cores) <= facts.granted_bytes() // 2]
-    loaded = (
-        [_Point(kernel, size) for size in shared[:: 1 if quick else 2] for kernel in LOADED_KERNELS]
-        if len(cores) > 1
-        else []
-    )
-    seen, full = _Seen(), _Seen()
-    start = time.monotonic()
-
-    def counter(text: str, points: int) -> Callable[[], None]:
-        done = 0
-
-        def step() -> None:
-            nonlocal done
-            done += 1
-            report(f"{text}: repeat {1 + done // max(points, 1)} of {points} points")
-
-        return step
-
-    one, all_, _ = _SHARES
+    shared = shared[:: 1 if quick else 2] if len(cores) > 1 else []
+    alone = Timings({point: [] for point in points})
+    loaded = Timings({(kernel, size): [] for size in shared for kernel in LOADED_KERNELS})
+    start, until, shot_ns = time.monotonic(), 0.0, _QUICK_SHOT_NS if quick else _SHOT_NS
     # The last core: the first often serves the system's interrupts.
-    points = [*core, *alone]
-    _repeat(
-        program.path,
-        cores[-1:],
-        points,
-        _QUICK_SHOT_NS if quick else _SHOT_NS,
-        start + one * budget,
-        counter(PARTS[0], len(points)),
-        seen,
-    )
-    ended(f"{PARTS[0]}: {_summary(points, start)}")
-    if loaded:
-        then = time.monotonic()
-        _repeat(
-            program.path,
-            cores,
-            loaded,
-            _LOADED_NS // (2 if quick else 1),
-            start + (one + all_) * budget,
-            counter(PARTS[1], len(loaded)),
-            full,
-        )
-        ended(f"{PARTS[1]}: {_summary(loaded, then)}")
+    for part, share, timed, on, for_ns in (
+        (PARTS[0], _SHARES[0], alone, cores[-1:], shot_ns),
+        (PARTS[1], _SHARES[1], loaded, cores, _LOADED_NS // (2 if quick else 1)),
+    ):
+        then, until = time.monotonic(), until + share * budget
+        if timed.ns:
+            timed.repeat(program.path, on, for_ns, start + until, partial(report, part))
+            ended(f"{part}: {timed.summary(then)}")
     found: dict[str, Any] | None = None
     missing = "not asked for (--no-network)"
     if network:
@@ -248,8 +233,6 @@ def measure(
             compiler, quick=quick, oversubscribe=oversubscribe, budget_s=budget_s, on_step=report
         )
         ended(f"{PARTS[3]}: teams of {joined(teams.threads)} in {teams.seconds:.1f} s")
-    curves, full_curves = _curves(alone), _curves(loaded)
-    costs = {point.kernel: point.cost() for point in core}
     return Machine(
         name=str(known.host),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -262,19 +245,16 @@ def measure(
             "compiler_version": program.version,
             "flags": program.flags,
             "core": cores[-1],
-            "pinned": seen.pinned,
+            "pinned": alone.pinned,
             "cores": cores,
             "clock": "CLOCK_THREAD_CPUTIME_ID",
         },
-        core=costs,
-        curves=curves,
-        loaded=Loaded(len(cores) if loaded else 1, full_curves),
+        core={kernel: alone.costs(kernel)[0] for kernel in CORE_KERNELS},
+        curves=alone.curves(CURVE_KERNELS),
+        loaded=Loaded(len(cores) if shared else 1, loaded.curves(LOADED_KERNELS)),
         network=found,
         network_missing=missing,
-        disturbed=(
-            *_disturbed(costs, curves, full_curves, seen, full),
-            *(teams.disturbed if teams else ()),
-        ),
+        disturbed=(*_disturbed(alone, loaded), *(teams.disturbed if teams else ())),
         openmp=teams,
     )
 
@@ -289,49 +269,32 @@ def _silent(_text: str) -> None:
     """Tell nobody."""
 
 
-def _summary(points: Sequence[_Point], begin: float) -> str:
-    settled = sum(point.settled() for point in points)
-    return (
-        f"{len(points)} points in {time.monotonic() - begin:.1f} s, "
-        f"{settled} of them repeat within {100 * _SETTLED:.0f} %"
-    )
-
-
-def _disturbed(
-    costs: dict[str, Cost],
-    curves: dict[str, Curve],
-    loaded: dict[str, Curve],
-    seen: _Seen,
-    full: _Seen,
-) -> list[str]:
+def _disturbed(alone: Timings, loaded: Timings) -> list[str]:
     """Return what speaks against the measurement, as sentences."""
     said = []
-    shared = [ratio for ratio in seen.wall_over_cpu if ratio > _SHARED_CORE]
-    if 10 * len(shared) > len(seen.wall_over_cpu):
+    if shared := alone.disturbed():
         said.append(
-            f"others ran on the measured core during {len(shared)} of {len(seen.wall_over_cpu)} "
+            f"others ran on the measured core during {shared} of {len(alone.wall_over_cpu)} "
             "timings (wall time above CPU time); measure on an idle machine"
         )
-    taken = [ratio for ratio in full.wall_over_cpu if ratio > _SHARED_CORE]
-    if 10 * len(taken) > len(full.wall_over_cpu):
+    if taken := loaded.disturbed():
         said.append(
-            f"others ran on the cores during {len(taken)} of {len(full.wall_over_cpu)} timings "
+            f"others ran on the cores during {taken} of {len(loaded.wall_over_cpu)} timings "
             "of all cores: their load is part of these curves"
         )
-    if full.late:
-        said.append(f"{full.late} timings of all cores did not begin together on every core")
-    every = {
-        **{name: [cost.spread] for name, cost in costs.items()},
-        **{name: list(curve.spread) for name, curve in curves.items()},
-        **{f"{name} on all cores": list(curve.spread) for name, curve in loaded.items()},
-    }
-    wide = {name: max(spread) for name, spread in every.items() if max(spread) > _WIDE}
-    if wide:
+    if loaded.late:
+        said.append(f"{loaded.late} timings of all cores did not begin together on every core")
+    spread: dict[str, float] = {}
+    for timed, where in ((alone, ""), (loaded, " on all cores")):
+        for (kernel, _), ns in timed.ns.items():
+            name = f"{kernel}{where}"
+            spread[name] = max(spread.get(name, 0.0), _cost(ns).spread)
+    if wide := {name: each for name, each in spread.items() if each > _WIDE}:
         worst = max(wide, key=lambda name: wide[name])
         said.append(
             f"repeats of {', '.join(wide)} differ (median over least: up to "
             f"{100 * wide[worst]:.0f} % for {worst})"
         )
-    if not seen.pinned:
+    if not alone.pinned:
         said.append("the process could not be kept on one core")
     return said

@@ -179,21 +179,21 @@ def parsed(text: str) -> dict[str, Any]:
     rows: list[list[float]] = []
     try:
         for line in text.splitlines():
-            words = line.split()
-            if words[:1] == ["rank"] and len(words) == 4:
-                found["hosts"].append(words[2])
-                found["cores"].append(int(words[3]))
-            elif words[:1] in (["eager"], ["unattended"]) and len(words) == 2:
-                found[f"{words[0]}_bytes"] = int(words[1])
-            elif words[:1] == ["post"] and len(words) == 3:
-                found["post_ns"], found["post_median_ns"] = float(words[1]), float(words[2])
-            elif words[:1] == ["create"] and len(words) == 4:
-                found.setdefault("create", {})[words[1]] = [float(words[2]), float(words[3])]
-            elif words[:1] == ["pack"] and len(words) == 7:
-                row = [int(words[2]), *(float(word) for word in words[3:])]
-                found.setdefault("pack", {}).setdefault(words[1], []).append(row)
-            elif words[:1] == ["size"] and len(words) == len(_COLUMNS) + 1:
-                rows.append([float(word) for word in words[1:]])
+            match line.split():
+                case ["rank", _, host, core]:
+                    found["hosts"].append(host)
+                    found["cores"].append(int(core))
+                case ["eager" | "unattended" as what, size]:
+                    found[f"{what}_bytes"] = int(size)
+                case ["post", ns, median]:
+                    found["post_ns"], found["post_median_ns"] = float(ns), float(median)
+                case ["create", what, ns, median]:
+                    found.setdefault("create", {})[what] = [float(ns), float(median)]
+                case ["pack", what, size, *ns] if len(ns) == 4:
+                    row = [int(size), *map(float, ns)]
+                    found.setdefault("pack", {}).setdefault(what, []).append(row)
+                case ["size", *numbers] if len(numbers) == len(_COLUMNS):
+                    rows.append([float(number) for number in numbers])
     except ValueError as error:
         raise P3SError(f"the two ranks printed what cannot be read: {error}") from error
     if len(found["hosts"]) != 2 or len(rows) < 4 or "eager_bytes" not in found:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from p3s.base.errors import P3SError
 from p3s.base.host import compiling
@@ -195,36 +194,17 @@ class Runner(Asked):
             )
         self.pinned = words[1:] == ["1"]
 
-    def ask(self, kernel: str, working_set: int, for_ns: int, together: bool = False) -> None:
-        """Have a kernel run for some time; ``together``: it waits for ``start`` when it is warm."""
-        self.say(f"{kernel} {working_set} {for_ns} {int(together)}")
-
-    def warm(self) -> None:
-        """Wait until the kernel that is to start together with others is ready for it."""
-        if self.answer().strip() != "warm":
-            raise P3SError(f"{self._name}: answers what it should not; measure again")
-
-    def start(self, at_ns: int) -> None:
-        """Have a kernel that is warm start at a time of time.monotonic_ns()."""
-        self.say(str(at_ns))
-
-    def shot(self) -> Shot:
-        """Return the timing that was asked for."""
-        cpu_ns, wall_ns, operations, late = (int(word) for word in self.words())
-        return Shot(cpu_ns / max(operations, 1), wall_ns / max(cpu_ns, 1), bool(late))
-
 
 class Runners:
     """One process per core, which run the same kernel at the same time."""
 
     def __init__(self, program: Path, cores: Sequence[int], largest_bytes: int) -> None:
         self._all: list[Runner] = []
-        try:
+        with contextlib.ExitStack() as stack:
             for core in cores:
                 self._all.append(Runner(program, core, largest_bytes))
-        except BaseException:
-            self.close()
-            raise
+                stack.callback(self._all[-1].close)
+            self._stack = stack.pop_all()
 
     @property
     def pinned(self) -> bool:
@@ -238,33 +218,23 @@ class Runners:
         """
         together = len(self._all) > 1
         for one in self._all:
-            one.ask(kernel, working_set, for_ns, together)
+            one.say(f"{kernel} {working_set} {for_ns} {int(together)}")
         if together:
-            for one in self._all:
-                one.warm()
+            if {one.answer().strip() for one in self._all} != {"warm"}:
+                raise P3SError("the kernels answer what they should not; measure again")
             ahead = _HEAD_START_NS + _HEAD_START_EACH_NS * len(self._all)
             at_ns = time.monotonic_ns() + ahead
             for one in self._all:
-                one.start(at_ns)
-        shots = [one.shot() for one in self._all]
+                one.say(str(at_ns))
+        timings = [[int(word) for word in one.words()] for one in self._all]
         return Shot(
-            sum(shot.ns for shot in shots) / len(shots),
-            max(shot.wall_over_cpu for shot in shots),
-            any(shot.late for shot in shots),
+            sum(cpu_ns / max(operations, 1) for cpu_ns, _, operations, _ in timings) / len(timings),
+            max(wall_ns / max(cpu_ns, 1) for cpu_ns, wall_ns, _, _ in timings),
+            any(late for *_, late in timings),
         )
-
-    def close(self) -> None:
-        """End all processes."""
-        for one in self._all:
-            one.close()
 
     def __enter__(self) -> Runners:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()

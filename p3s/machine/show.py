@@ -310,7 +310,8 @@ def rows_of(found: OpenMP) -> list[tuple[str, str, float]]:
 def render_openmp(found: OpenMP) -> list[str]:
     """Return what was measured of threads as lines and tables."""
     waiting = "".join(f", {k}={v}" for k, v in sorted(found.environment.items()))
-    head = [_count(found, threads) for threads in found.threads]
+    shared = [t for t in found.threads if found.oversubscribed(t)]
+    head = [f"{t} *" if t in shared else str(t) for t in found.threads]
     rows = [
         [label, *[seconds(found.overhead(name, t, at)) for t in found.threads]]
         for label, name, at in rows_of(found)
@@ -330,14 +331,5 @@ def render_openmp(found: OpenMP) -> list[str]:
         f"a read from memory: {seconds(found.memory_s)}, {seconds(found.tlb_s)} where its page has "
         f"to be looked up, {seconds(found.line.ns[0] * 1e-9)} in {size_text(found.line.bytes[0])}",
         *([f"clock not known: {visible(found.clock.why)}"] if not found.clock.hz else []),
-        *_shared(found),
+        *([f"* {joined(shared)} threads share hardware threads"] if shared else []),
     ]
-
-
-def _count(found: OpenMP, threads: int) -> str:
-    return f"{threads}{' *' if found.oversubscribed(threads) else ''}"
-
-
-def _shared(found: OpenMP) -> list[str]:
-    many = [t for t in found.threads if found.oversubscribed(t)]
-    return [f"* {joined(many)} threads share hardware threads"] if many else []

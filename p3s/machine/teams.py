@@ -6,12 +6,13 @@ iterations per thread, one curve per construct and number of threads) and table 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from p3s.base.errors import UsageError
+from p3s.base.serialise import NotNegative, Positive, check_columns
 
 #: Constructs that are measured: name -> what one of them is.
 CONSTRUCTS = {
@@ -39,11 +40,15 @@ class Overhead:
     median_ns: the same of medians. One entry per number of iterations.
     """
 
-    threads: int
-    iterations: tuple[int, ...]
-    ns: tuple[float, ...]
+    threads: Positive
+    iterations: tuple[Positive, ...]
+    ns: tuple[NotNegative, ...]
     median_ns: tuple[float, ...]
     repeats: tuple[int, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError where iterations do not ascend, or have not one time each."""
+        check_columns(self, "iterations")
 
     def at(self, iterations: float) -> float:
         """Return ns, straight between the points; on with the last slope, never less than 0."""
@@ -54,10 +59,14 @@ class Overhead:
 class Bandwidth:
     """Bytes per second of a triad by all threads together: most of the repeats, and the median."""
 
-    threads: tuple[int, ...]
+    threads: tuple[Positive, ...]
     bytes_per_s: tuple[float, ...]
     median_bytes_per_s: tuple[float, ...]
     repeats: tuple[int, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError where threads do not ascend, or have not one rate each, above 0."""
+        check_columns(self, "threads", "bytes_per_s")
 
     def at(self, threads: float) -> float:
         """Return bytes per second, straight between points; beyond the ends what it is there."""
@@ -68,10 +77,14 @@ class Bandwidth:
 class Latency:
     """ns of a read whose place the last one says, over the bytes that the places span."""
 
-    bytes: tuple[int, ...]
+    bytes: tuple[Positive, ...]
     ns: tuple[float, ...]
     median_ns: tuple[float, ...]
     repeats: tuple[int, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError where bytes do not ascend, or have not one time each, above 0."""
+        check_columns(self, "bytes", "ns")
 
     def at(self, size: float) -> float:
         """Return ns, straight on logarithmic axes; beyond the ends what it is there."""
@@ -87,11 +100,15 @@ class Clock:
     additions per second of one thread that wait for each other: the clock where one takes a cycle.
     """
 
-    threads: tuple[int, ...]
+    threads: tuple[Positive, ...]
     hz: tuple[float, ...]
     additions: tuple[float, ...]
     source: str = ""
     why: str = ""
+
+    def valid(self) -> None:
+        """Raise ValueError where threads do not ascend, or have not one clock each, above 0."""
+        check_columns(self, "threads", "hz", may_lack="hz")
 
 
 @dataclass(frozen=True)
@@ -124,24 +141,11 @@ class OpenMP:
     disturbed: tuple[str, ...] = ()
 
     def valid(self) -> None:
-        """Raise ValueError where something cannot be evaluated."""
+        """Raise ValueError where a construct was not measured, or threads do not ascend."""
         for name in CONSTRUCTS:
-            curves = self.overheads.get(name, ())
-            if not curves:
-                raise ValueError(f"openmp.overheads has no {name}")
-            _ascending([curve.threads for curve in curves], 1, f"threads of {name}")
-            for curve in curves:
-                _ascending(curve.iterations, 1, f"iterations of {name}")
-                _column(curve.ns, len(curve.iterations), 0.0, f"ns of {name}")
-        for what, band in (("close", self.close), ("far", self.far)):
-            if band is not None:
-                _ascending(band.threads, 1, f"threads of {what}")
-                _column(band.bytes_per_s, len(band.threads), 1.0, f"bytes_per_s of {what}")
-        for what, chain in (("line", self.line), ("page", self.page)):
-            _ascending(chain.bytes, 1, f"bytes of {what}")
-            _column(chain.ns, len(chain.bytes), 1e-6, f"ns of {what}")
-        _ascending(self.clock.threads, 1, "threads of clock")
-        _column(self.clock.hz, len(self.clock.threads) if self.clock.hz else 0, 1.0, "hz of clock")
+            threads = [curve.threads for curve in self.overheads.get(name, ())]
+            if not threads or threads != sorted(set(threads)):
+                raise ValueError(f"openmp.overheads has no {name} by ascending threads")
 
     @property
     def threads(self) -> tuple[int, ...]:
@@ -206,13 +210,3 @@ def line_at(knots: Iterable[float], values: Iterable[float], at: float) -> float
         slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
         return float(ys[-1] + slope * (at - xs[-1]))
     return float(np.interp(at, xs, ys))
-
-
-def _ascending(values: Sequence[int], least: int, what: str) -> None:
-    if not values or list(values) != sorted(set(values)) or values[0] < least:
-        raise ValueError(f"openmp: {what} are no ascending numbers")
-
-
-def _column(values: Sequence[float], count: int, least: float, what: str) -> None:
-    if len(values) != count or any(value < least for value in values):
-        raise ValueError(f"openmp: {what} are not {count} numbers of at least {least:g}")

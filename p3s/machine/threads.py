@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from p3s.base.errors import P3SError
 from p3s.base.host.cores import CPUS, HardwareThread, close, domains, far, hardware_threads, text_of
@@ -124,15 +127,9 @@ class Team:
         return {"OMP_NUM_THREADS": str(self.threads), "OMP_DYNAMIC": "false", **bound}
 
 
-@dataclass
-class _Shots:
-    """Repeats by what was timed: overheads (both times), bandwidths, latencies, additions, Hz."""
-
-    overheads: dict[tuple[str, int, int], list[tuple[float, float]]] = field(default_factory=dict)
-    bandwidth: dict[tuple[int, bool], list[float]] = field(default_factory=dict)
-    latency: dict[tuple[str, int], list[float]] = field(default_factory=dict)
-    additions: dict[int, list[float]] = field(default_factory=dict)
-    hz: dict[int, list[float]] = field(default_factory=dict)
+#: Repeats by what was timed: (construct, threads, iterations) with and without bodies, ("triad",
+#: threads, far), ("line" or "page", bytes), ("additions" or "hz", threads).
+_Shots = defaultdict[tuple[Any, ...], list[Any]]
 
 
 def counts(cores: int, hardware_threads: int, oversubscribe: bool) -> list[int]:
@@ -188,18 +185,19 @@ def measure_openmp(
     granted = known.granted_cores or 1
     made = teams(here, known.cores or 1, granted, oversubscribe)
     sizes = _Sizes.of(known.caches, known.hardware_threads or 1, quick)
-    shots, until, runtime = _Shots(), begin + (budget_s or (QUICK_S if quick else BUDGET_S)), ""
+    shots, until, runtime = _Shots(list), begin + (budget_s or (QUICK_S if quick else BUDGET_S)), ""
     for round_ in range(_MOST):
         for team in made:
             if on_step:
                 on_step(f"threads: round {round_ + 1}, {team.threads} at once")
-            with _Running(program, team) as running:
+            with closing(_Running(program, team)) as running:
                 runtime = running.runtime
                 _measure_team(running, team, sizes, _QUICK_SHOT_NS if quick else _SHOT_NS, shots)
         if round_ + 1 >= _FEWEST and time.monotonic() > until:
             break
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    near = _bandwidth(shots, is_far=False)
+    threads = [team.threads for team in made if not team.far]
+    near = _bandwidth(shots, threads, is_far=False)
     return OpenMP(
         runtime=runtime,
         compiler=program.compiler,
@@ -210,13 +208,13 @@ def measure_openmp(
         hardware_threads=min(len(here), granted),
         domains=domains(here),
         seconds=time.monotonic() - begin,
-        overheads={name: _overheads(shots, name) for name in CONSTRUCTS},
+        overheads={name: _overheads(shots, name, threads) for name in CONSTRUCTS},
         array_bytes=sizes.array,
         close=near,
-        far=_bandwidth(shots, is_far=True) if any(t.far for t in made) else None,
-        line=_latency(shots, "line"),
-        page=_latency(shots, "page"),
-        clock=_clock(shots),
+        far=_bandwidth(shots, threads, is_far=True) if any(t.far for t in made) else None,
+        line=_latency(shots, "line", sizes.line),
+        page=_latency(shots, "page", sizes.page),
+        clock=_clock(shots, threads),
         disturbed=tuple(_disturbed(near)),
     )
 
@@ -280,72 +278,57 @@ class _Running(Asked):
             raise P3SError("no memory for the arrays of the bandwidth; free some and measure again")
         return [float(word) for word in words]
 
-    def __enter__(self) -> _Running:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def _measure_team(running: _Running, team: Team, sizes: _Sizes, shot_ns: int, into: _Shots) -> None:
     """Time everything of a team once."""
+    threads = team.threads
     moved = 3 * sizes.array / (running.ask(f"triad {sizes.array} {_TRIAD_NS}")[0] * 1e-9)
-    into.bandwidth.setdefault((team.threads, team.far), []).append(moved)
+    into["triad", threads, team.far].append(moved)
     if team.far:
         return
     for name in CONSTRUCTS:
         for iterations in ITERATIONS if name in LOOPS else (1,):
-            with_, alone = running.ask(f"overhead {name} {iterations} {shot_ns}")
-            into.overheads.setdefault((name, team.threads, iterations), []).append((with_, alone))
+            answer = running.ask(f"overhead {name} {iterations} {shot_ns}")
+            into[name, threads, iterations].append(answer)
     running.say(f"spin {_SPIN_NS}")
     time.sleep(_SPIN_NS * 0.5e-9)
     hz = told_hz(team.cpus)
-    into.additions.setdefault(team.threads, []).append(float(running.words()[0]))
+    into["additions", threads].append(float(running.words()[0]))
     if hz is not None:
-        into.hz.setdefault(team.threads, []).append(hz)
-    if team.threads == 1:
+        into["hz", threads].append(hz)
+    if threads == 1:
         for kind in ("line", "page"):
             for size in getattr(sizes, kind):
-                ns = running.ask(f"chase {kind} {size} {shot_ns}")[0]
-                into.latency.setdefault((kind, size), []).append(ns)
+                into[kind, size].append(running.ask(f"chase {kind} {size} {shot_ns}")[0])
 
 
 # ---- from repeats to records -----------------------------------------------------------------
 
 
-def _overheads(shots: _Shots, name: str) -> tuple[Overhead, ...]:
+def _overheads(shots: _Shots, name: str, threads: Sequence[int]) -> tuple[Overhead, ...]:
     found = []
-    for threads in sorted({t for construct, t, _ in shots.overheads if construct == name}):
-        own = {i: v for (c, t, i), v in shots.overheads.items() if (c, t) == (name, threads)}
-        at = tuple(sorted(own))
-        found.append(
-            Overhead(
-                threads,
-                at,
-                tuple(_less(own[i], min) for i in at),
-                tuple(_less(own[i], statistics.median) for i in at),
-                tuple(len(own[i]) for i in at),
-            )
-        )
+    at = ITERATIONS if name in LOOPS else (1,)
+    for number in threads:
+        own = [shots[name, number, iterations] for iterations in at]
+        least, medians = ([_less(each, kind) for each in own] for kind in (min, statistics.median))
+        found.append(Overhead(number, at, tuple(least), tuple(medians), tuple(map(len, own))))
     return tuple(found)
 
 
-def _less(timings: Sequence[tuple[float, float]], kind: Callable[[list[float]], float]) -> float:
+def _less(timings: Sequence[list[float]], kind: Callable[[list[float]], float]) -> float:
     """Return time with bodies less that of the bodies alone; noise may not make it negative."""
     with_, alone = ([pair[i] for pair in timings] for i in (0, 1))
     return max(kind(with_) - kind(alone), 0.0)
 
 
-def _bandwidth(shots: _Shots, *, is_far: bool) -> Bandwidth:
+def _bandwidth(shots: _Shots, threads: Sequence[int], *, is_far: bool) -> Bandwidth:
     """Return the bandwidth by threads; where far is no other place, that of the close one."""
-    threads = tuple(sorted(t for t, far_ in shots.bandwidth if not far_))
-    rows = [shots.bandwidth.get((t, is_far), shots.bandwidth[t, False]) for t in threads]
-    return Bandwidth(threads, *_columns(rows, max))
+    rows = [shots["triad", t, is_far] or shots["triad", t, False] for t in threads]
+    return Bandwidth(tuple(threads), *_columns(rows, max))
 
 
-def _latency(shots: _Shots, kind: str) -> Latency:
-    sizes = tuple(sorted(size for k, size in shots.latency if k == kind))
-    return Latency(sizes, *_columns([shots.latency[kind, size] for size in sizes], min))
+def _latency(shots: _Shots, kind: str, sizes: Sequence[int]) -> Latency:
+    return Latency(tuple(sizes), *_columns([shots[kind, size] for size in sizes], min))
 
 
 def _columns(
@@ -355,14 +338,12 @@ def _columns(
     return tuple(map(best, rows)), tuple(map(statistics.median, rows)), tuple(map(len, rows))
 
 
-def _clock(shots: _Shots) -> Clock:
-    threads = tuple(sorted(shots.additions))
-    additions = tuple(max(shots.additions[t]) for t in threads)
-    if set(shots.hz) != set(threads):
-        return Clock(threads, (), additions, "", why_unknown())
-    return Clock(
-        threads, tuple(statistics.median(shots.hz[t]) for t in threads), additions, source()
-    )
+def _clock(shots: _Shots, threads: Sequence[int]) -> Clock:
+    additions = tuple(max(shots["additions", t]) for t in threads)
+    told = [shots["hz", t] for t in threads]
+    if not all(told):
+        return Clock(tuple(threads), (), additions, "", why_unknown())
+    return Clock(tuple(threads), tuple(map(statistics.median, told)), additions, source())
 
 
 def _disturbed(near: Bandwidth) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ def totals_of(path: Path, run: RunTrace) -> dict[str, Any]:
         "resident_bytes": resident,
         "unmodelled": run.unmodelled,
         "calls": summary(run),
-        **({} if threads is None else {"threads": asdict(threads)}),
+        **({} if threads is None else {"threads": threads}),
     }
 
 

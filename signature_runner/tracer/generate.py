@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from p3s.signature_runner.tracer import table
-from p3s.signature_runner.tracer.wrapper import Wrapper
+from p3s.signature_runner.tracer.table import Wrapper
 
 _PROTOTYPE = re.compile(r"\bint\s+(P?MPI_[A-Za-z]\w*)\s*\(")
 _DECLARATOR = re.compile(r"^(?P<type>.*?[\s*&])(?P<name>[A-Za-z_]\w*)\s*(?P<array>(\[[^\]]*\])*)$")
@@ -108,18 +108,13 @@ def _wrapper(name: str, op: str, row: Wrapper, parameters: list[Parameter]) -> s
     passed = ", ".join(row.passed.get(name, name) for name in names)
     real = f"(outer ? p3s_next.{name} : p3s_real.{name})"
     if not row.traced:
-        return _exported(
-            name,
-            declared,
-            f"    if (!p3s_real.{name}) p3s_late(ra);\n"
+        begin = (
             "    bool nested = p3s_nested(fa);\n"
             "    bool there = nested || p3s_gate(ra, fa);\n"
             f"    if (there) {{ {row.before} }}\n"
             "    if (nested || !there) p3s_go_in(ra, fa);\n"
-            f"    int rc = {real}({plain});\n"
-            "    p3s_self.depth--;\n"
-            "    return rc;\n",
         )
+        return _passing(name, begin, declared, plain)
     nested = f"if (p3s_self.depth) {{ {row.nested} }}" if row.nested else ""
     lines = [
         "    struct p3s_here h;",
@@ -237,13 +232,18 @@ def _guard(name: str, parameters: list[Parameter]) -> str:
     """Return a wrapper that records nothing, around a call inside which MPI may be called."""
     names = [f"a{number}" for number in range(len(parameters))]
     declared = ", ".join(p.named(n) for p, n in zip(parameters, names, strict=True)) or "void"
+    return _passing(
+        name, "    p3s_nested(fa);\n    p3s_go_in(ra, fa);\n", declared, ", ".join(names)
+    )
+
+
+def _passing(name: str, begin: str, declared: str, plain: str) -> str:
+    """Return a wrapper that is no event: it begins with some text, then passes the call on."""
     return _exported(
         name,
         declared,
-        f"    if (!p3s_real.{name}) p3s_late(ra);\n"
-        "    p3s_nested(fa);\n"
-        "    p3s_go_in(ra, fa);\n"
-        f"    int rc = (outer ? p3s_next.{name} : p3s_real.{name})({', '.join(names)});\n"
+        f"    if (!p3s_real.{name}) p3s_late(ra);\n{begin}"
+        f"    int rc = (outer ? p3s_next.{name} : p3s_real.{name})({plain});\n"
         "    p3s_self.depth--;\n"
         "    return rc;\n",
     )

@@ -8,8 +8,30 @@ it succeeded, ``always`` after it. Types come from the ``mpi.h`` in use, so one 
 
 from __future__ import annotations
 
-from p3s.signature_runner.tracer import table_collectives, table_windows
-from p3s.signature_runner.tracer.wrapper import POSTED, Wrapper, names
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """One MPI call: its arguments and the C text around the real call."""
+
+    args: str
+    after: str = ""
+    before: str = ""
+    always: str = ""
+    passed: dict[str, str] = field(default_factory=dict)
+    nested: str = ""  # before the real call, if it is made inside another one
+    traced: bool = True  # False: bookkeeping only, the wrapper does not enter
+
+
+#: A request that a call has made: what its handle once meant is forgotten.
+POSTED = "p3s_posted(P3S_HANDLE(*request));"
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return the names in a text."""
+    return tuple(text.split())
+
 
 CALLS: dict[str, Wrapper] = {}
 
@@ -20,18 +42,17 @@ _ST = {"status": "st"}
 
 
 def _point_to_point() -> None:
-    message = "buf count type {peer} tag comm"
-    described = "comm, {peer}, tag, count, type"
-    to, source = message.format(peer="dest"), message.format(peer="source")
-    said_to, said_from = described.format(peer="dest"), described.format(peer="source")
+    ends = {
+        peer: (f"buf count type {peer} tag comm", f"comm, {peer}, tag, count, type")
+        for peer in ("dest", "source")
+    }
+    (to, said_to), (source, said_from) = ends.values()
+    later = "p3s_persistent(&h, comm, {}, tag, P3S_NO_RANK, count, type, P3S_HANDLE(*request));"
     for mode in ("Send", "Ssend", "Bsend", "Rsend"):
-        lower = mode.lower()
-        CALLS[mode] = Wrapper(to, f"p3s_p2p(&h, {said_to});")
-        CALLS["I" + lower] = Wrapper(f"{to} request", f"p3s_p2p(&h, {said_to}); {POSTED}")
-        CALLS[mode + "_init"] = Wrapper(
-            f"{to} request",
-            "p3s_persistent(&h, comm, dest, tag, P3S_NO_RANK, count, type, P3S_HANDLE(*request));",
-        )
+        sent = f"p3s_p2p(&h, {said_to});"
+        CALLS[mode] = Wrapper(to, sent)
+        CALLS["I" + mode.lower()] = Wrapper(f"{to} request", f"{sent} {POSTED}")
+        CALLS[mode + "_init"] = Wrapper(f"{to} request", later.format("dest"))
     wild = _WILD_STATUS.format(tag="tag")
     CALLS["Recv"] = Wrapper(
         f"{source} status", f"p3s_recv(&h, {said_from}, st);", before=wild, passed=_ST
@@ -39,144 +60,106 @@ def _point_to_point() -> None:
     CALLS["Irecv"] = Wrapper(
         f"{source} request", f"p3s_irecv(&h, {said_from}, P3S_HANDLE(*request));"
     )
-    CALLS["Recv_init"] = Wrapper(
-        f"{source} request",
-        "p3s_persistent(&h, comm, source, tag, P3S_NO_RANK, count, type, P3S_HANDLE(*request));",
-    )
+    CALLS["Recv_init"] = Wrapper(f"{source} request", later.format("source"))
     CALLS["Start"] = Wrapper("request", "p3s_start(&h, 1, request);")
     CALLS["Startall"] = Wrapper("count requests", "p3s_start(&h, count, requests);")
     both = _WILD_STATUS.format(tag="recvtag")
-    CALLS["Sendrecv"] = Wrapper(
-        "sendbuf sendcount sendtype dest sendtag recvbuf recvcount recvtype source recvtag comm"
-        " status",
-        "p3s_sendrecv(&h, comm, dest, sendtag, sendcount, sendtype, source, recvtag, recvcount,"
-        " recvtype, st);",
-        before=both,
-        passed=_ST,
-    )
-    CALLS["Sendrecv_replace"] = Wrapper(
-        "buf count type dest sendtag source recvtag comm status",
-        "p3s_sendrecv(&h, comm, dest, sendtag, count, type, source, recvtag, count, type, st);",
-        before=both,
-        passed=_ST,
-    )
     # One request completes both halves; it is the receive's, whose partner may be open.
     halves = (
-        "p3s_p2p(&h, comm, dest, sendtag, {sent}); h.op = P3S_OP_Isendrecv_recv;"
-        " p3s_second_half(&h, comm, source, recvtag, {received}, P3S_HANDLE(*request));"
+        "p3s_p2p(&h, comm, dest, sendtag, {}); h.op = P3S_OP_Isendrecv_recv;"
+        " p3s_second_half(&h, comm, source, recvtag, {}, P3S_HANDLE(*request));"
     )
-    CALLS["Isendrecv"] = Wrapper(
-        "sendbuf sendcount sendtype dest sendtag recvbuf recvcount recvtype source recvtag comm"
-        " request",
-        halves.format(sent="sendcount, sendtype", received="recvcount, recvtype"),
-    )
-    CALLS["Isendrecv_replace"] = Wrapper(
-        "buf count type dest sendtag source recvtag comm request",
-        halves.format(sent="count, type", received="count, type"),
-    )
-    parts = "p3s_partitioned(&h, comm, {peer}, tag, partitions, count, type, P3S_HANDLE(*request));"
+    at_once = "p3s_sendrecv(&h, comm, dest, sendtag, {}, source, recvtag, {}, st);"
+    for name, args, sizes in (
+        (
+            "endrecv",
+            "sendbuf sendcount sendtype dest sendtag recvbuf recvcount recvtype source recvtag",
+            ("sendcount, sendtype", "recvcount, recvtype"),
+        ),
+        (
+            "endrecv_replace",
+            "buf count type dest sendtag source recvtag",
+            ("count, type", "count, type"),
+        ),
+    ):
+        CALLS[f"S{name}"] = Wrapper(f"{args} comm status", at_once.format(*sizes), both, passed=_ST)
+        CALLS[f"Is{name}"] = Wrapper(f"{args} comm request", halves.format(*sizes))
+    parts = "p3s_partitioned(&h, comm, {}, tag, partitions, count, type, P3S_HANDLE(*request));"
     for name, peer in (("Psend_init", "dest"), ("Precv_init", "source")):
-        CALLS[name] = Wrapper(
-            f"buf partitions count type {peer} tag comm info request", parts.format(peer=peer)
-        )
-    ready = "p3s_ready(&h, P3S_HANDLE(request), {which});"
+        args = f"buf partitions count type {peer} tag comm info request"
+        CALLS[name] = Wrapper(args, parts.format(peer))
     for name, args, which in (
         ("Pready", "partition request", "1, partition, NULL"),
         ("Pready_range", "low high request", "high - low + 1, low, NULL"),
         ("Pready_list", "length list request", "length, 0, list"),
     ):
-        CALLS[name] = Wrapper(args, ready.format(which=which))
+        CALLS[name] = Wrapper(args, f"p3s_ready(&h, P3S_HANDLE(request), {which});")
 
 
 def _probes() -> None:
     wild = _WILD_STATUS.format(tag="tag")
     found = "p3s_probe(&h, comm, source, tag, st);"
     matched = found + " p3s_message_put(P3S_HANDLE(*message), comm, st);"
-    CALLS["Probe"] = Wrapper("source tag comm status", found, before=wild, passed=_ST)
-    CALLS["Iprobe"] = Wrapper(
-        "source tag comm flag status",
-        f"if (*flag) {{ {found} }} else p3s_poll(&h);",
-        before=wild,
-        passed=_ST,
-    )
-    CALLS["Mprobe"] = Wrapper(
-        "source tag comm message status", matched, before=_ANY_STATUS, passed=_ST
-    )
-    CALLS["Improbe"] = Wrapper(
-        "source tag comm flag message status",
-        f"if (*flag) {{ {matched} }} else p3s_poll(&h);",
-        before=_ANY_STATUS,
-        passed=_ST,
-    )
+    for ending, message, told, begin in (
+        ("probe", "", found, wild),
+        ("mprobe", "message ", matched, _ANY_STATUS),
+    ):
+        args, nonblocking = f"source tag comm {message}status", f"I{ending}"
+        CALLS[ending.capitalize()] = Wrapper(args, told, begin, passed=_ST)
+        args = f"source tag comm flag {message}status"
+        CALLS[nonblocking] = Wrapper(args, _if("flag", told), begin, passed=_ST)
     take = "struct p3s_message m = p3s_message_take(P3S_HANDLE(*message));"
-    CALLS["Mrecv"] = Wrapper(
-        "buf count type message status", "p3s_mrecv(&h, &m, count, type);", before=take
-    )
-    CALLS["Imrecv"] = Wrapper(
-        "buf count type message request", f"p3s_mrecv(&h, &m, count, type); {POSTED}", before=take
-    )
+    received = "p3s_mrecv(&h, &m, count, type);"
+    CALLS["Mrecv"] = Wrapper("buf count type message status", received, take)
+    CALLS["Imrecv"] = Wrapper("buf count type message request", f"{received} {POSTED}", take)
+
+
+def _if(flag: str, done: str) -> str:
+    """Return what records a call that has found something only where its flag is set."""
+    return f"if (*{flag}) {{ {done} }} else p3s_poll(&h);"
 
 
 def _completions() -> None:
-    one = (
-        "struct p3s_wait w;"
-        " MPI_Status *st = p3s_wait_begin(&w, 1, request, status, status == MPI_STATUS_IGNORE);"
-    )
-    one_end = "p3s_wait_end(&w, rc, request);"
-    one_done = "p3s_completed(&h, w.nonnull); p3s_resolve(&w, 0, st);"
-    CALLS["Wait"] = Wrapper("request status", one_done, one, one_end, _ST)
-    CALLS["Test"] = Wrapper(
-        "request flag status", f"if (*flag) {{ {one_done} }} else p3s_poll(&h);", one, one_end, _ST
-    )
-    many = (
-        "struct p3s_wait w; MPI_Status *st = p3s_wait_begin(&w, {n}, requests, statuses,"
-        " statuses == MPI_STATUSES_IGNORE);"
-    )
-    all_begin, some_begin = many.format(n="count"), many.format(n="incount")
-    many_end = "p3s_wait_end(&w, rc, requests);"
-    every = (
-        "p3s_completed(&h, w.nonnull);"
-        " for (int i = 0; w.tracked && i < count; i++) p3s_resolve(&w, i, st + i);"
-    )
-    passed = {"statuses": "st"}
-    CALLS["Waitall"] = Wrapper("count requests statuses", every, all_begin, many_end, passed)
-    CALLS["Testall"] = Wrapper(
-        "count requests flag statuses",
-        f"if (*flag) {{ {every} }} else p3s_poll(&h);",
-        all_begin,
-        many_end,
-        passed,
-    )
-    any_begin = (
-        "struct p3s_wait w; MPI_Status *st = p3s_wait_begin(&w, count, requests, status,"
-        " status == MPI_STATUS_IGNORE);"
-    )
-    any_done = (
-        "p3s_completed(&h, *index != MPI_UNDEFINED);"
-        " if (*index != MPI_UNDEFINED) p3s_resolve(&w, *index, st);"
-    )
-    CALLS["Waitany"] = Wrapper("count requests index status", any_done, any_begin, many_end, _ST)
-    CALLS["Testany"] = Wrapper(
-        "count requests index flag status",
-        f"if (*flag) {{ {any_done} }} else p3s_poll(&h);",
-        any_begin,
-        many_end,
-        _ST,
-    )
-    some = (
-        "int done = *outcount == MPI_UNDEFINED ? 0 : *outcount; p3s_completed(&h, done);"
-        " for (int i = 0; w.tracked && i < done; i++) p3s_resolve(&w, indices[i], st + i);"
-    )
-    CALLS["Waitsome"] = Wrapper(
-        "incount requests outcount indices statuses", some, some_begin, many_end, passed
-    )
-    CALLS["Testsome"] = Wrapper(
-        "incount requests outcount indices statuses",
-        f"if (*outcount) {{ {some} }} else p3s_poll(&h);",
-        some_begin,
-        many_end,
-        passed,
-    )
+    each = " for (int i = 0; w.tracked && i < {}; i++) p3s_resolve(&w, {}, st + i);"
+    some = "int done = *outcount == MPI_UNDEFINED ? 0 : *outcount; p3s_completed(&h, done);"
+    for ending, args, flag, status, done in (
+        ("", "request", "flag", "status", "p3s_completed(&h, w.nonnull); p3s_resolve(&w, 0, st);"),
+        (
+            "all",
+            "count requests",
+            "flag",
+            "statuses",
+            "p3s_completed(&h, w.nonnull);" + each.format("count", "i"),
+        ),
+        (
+            "any",
+            "count requests index",
+            "flag",
+            "status",
+            "p3s_completed(&h, *index != MPI_UNDEFINED);"
+            " if (*index != MPI_UNDEFINED) p3s_resolve(&w, *index, st);",
+        ),
+        (
+            "some",
+            "incount requests outcount indices",
+            "outcount",
+            "statuses",
+            some + each.format("done", "indices[i]"),
+        ),
+    ):
+        count, requests = args.split()[:2] if ending else ("1", "request")
+        begin = (
+            f"struct p3s_wait w; MPI_Status *st = p3s_wait_begin(&w, {count}, {requests}, {status},"
+            f" {status} == MPI_{status.upper()}_IGNORE);"
+        )
+        end, passed = f"p3s_wait_end(&w, rc, {requests});", {status: "st"}
+        tested = f"{args} {status}" if flag in args.split() else f"{args} {flag} {status}"
+        CALLS["Wait" + ending] = Wrapper(f"{args} {status}", done, begin, end, passed)
+        CALLS["Test" + ending] = Wrapper(tested, _if(flag, done), begin, end, passed)
+        # Looks without completing: no event, but not the program's work either.
+        name = "_".join(filter(None, ("Request_get_status", ending)))
+        CALLS[name] = Wrapper(tested, f"if (!*{flag}) p3s_poll(&h);")
+    CALLS["Parrived"] = Wrapper("request partition flag", "if (!*flag) p3s_poll(&h);")
     # Waits for the messages that were sent from a buffer; their requests, if any, are not these.
     for name, args in {
         "Buffer_detach": "buffer size",
@@ -187,23 +170,12 @@ def _completions() -> None:
         "Session_flush_buffer": "session",
     }.items():
         CALLS[name] = Wrapper(args, "p3s_completed(&h, 0);")
-    # Looks without completing: no event, but not the program's work either.
-    CALLS["Request_get_status"] = Wrapper("request flag status", "if (!*flag) p3s_poll(&h);")
-    CALLS["Parrived"] = Wrapper("request partition flag", "if (!*flag) p3s_poll(&h);")
-    for suffix, args in {
-        "_any": "count requests index flag status",
-        "_all": "count requests flag statuses",
-        "_some": "incount requests outcount indices statuses",
-    }.items():
-        found = "*outcount" if suffix == "_some" else "*flag"
-        CALLS["Request_get_status" + suffix] = Wrapper(args, f"if (!{found}) p3s_poll(&h);")
-    CALLS["Request_free"] = Wrapper(
-        "request", before="p3s_request_free(*request, nested);", traced=False
-    )
-    CALLS["Cancel"] = Wrapper(
-        "request", before="if (!nested) p3s_cancel(P3S_HANDLE(*request));", traced=False
-    )
-    CALLS["Type_free"] = Wrapper("type", before="p3s_type_free(*type);", traced=False)
+    for name, args, noted in (
+        ("Request_free", "request", "p3s_request_free(*request, nested);"),
+        ("Cancel", "request", "if (!nested) p3s_cancel(P3S_HANDLE(*request));"),
+        ("Type_free", "type", "p3s_type_free(*type);"),
+    ):
+        CALLS[name] = Wrapper(args, before=noted, traced=False)
 
 
 def _communicators() -> None:
@@ -253,12 +225,270 @@ def _communicators() -> None:
         )
 
 
+# ---- collectives: blocking, nonblocking, persistent, and over neighbours
+_NULL = "p3s_mpi.type_null"
+_GATHER = "sendbuf sendcount sendtype recvbuf recvcount recvtype"
+_GATHERV = "sendbuf sendcount sendtype recvbuf recvcounts displs recvtype"
+_ALLTOALLV = "sendbuf sendcounts sdispls sendtype recvbuf recvcounts rdispls recvtype"
+_ALLTOALLW = "sendbuf sendcounts sdispls sendtypes recvbuf recvcounts rdispls recvtypes"
+#: On an intercommunicator a negative root makes some arguments meaningless: not looked at.
+_ASIDE = f"if (root == MPI_ROOT || root == MPI_PROC_NULL) COLL(root, 0, {_NULL}); else "
+
+
+def _plain(root: str, count: str, datatype: str) -> str:
+    return f"COLL({root or 'P3S_NO_RANK'}, {count}, {datatype});"
+
+
+def _blocking() -> dict[str, tuple[str, str]]:
+    """Return name -> (arguments, text) of the blocking collectives."""
+    mine = "P3S_IN(sendbuf) ? {recv} : sendcount"
+    mine_type = "P3S_IN(sendbuf) ? recvtype : sendtype"
+    theirs = "P3S_IN(recvbuf) ? {send} : recvcount"
+    theirs_type = "P3S_IN(recvbuf) ? sendtype : recvtype"
+    at_me = mine.format(recv="recvcounts[p3s_me(comm)]")
+    beside = "root == MPI_PROC_NULL ? 0 : count"
+    rows = {
+        "Barrier": ("comm", _plain("", "0", _NULL)),
+        "Bcast": ("buf count type root comm", _plain("root", beside, "type")),
+        "Reduce": ("sendbuf recvbuf count type op root comm", _plain("root", beside, "type")),
+        "Gather": (
+            f"{_GATHER} root comm",
+            _ASIDE + _plain("root", mine.format(recv="recvcount"), mine_type),
+        ),
+        "Gatherv": (f"{_GATHERV} root comm", _ASIDE + _plain("root", at_me, mine_type)),
+        "Scatter": (
+            f"{_GATHER} root comm",
+            _ASIDE + _plain("root", theirs.format(send="sendcount"), theirs_type),
+        ),
+        "Scatterv": (
+            "sendbuf sendcounts displs sendtype recvbuf recvcount recvtype root comm",
+            _ASIDE + _plain("root", theirs.format(send="sendcounts[p3s_me(comm)]"), theirs_type),
+        ),
+        "Allgather": (f"{_GATHER} comm", _plain("", mine.format(recv="recvcount"), mine_type)),
+        "Allgatherv": (f"{_GATHERV} comm", _plain("", at_me, mine_type)),
+        "Alltoall": (
+            f"{_GATHER} comm",
+            _plain("", f"(int64_t)p3s_fan(comm) * ({mine.format(recv='recvcount')})", mine_type),
+        ),
+        "Alltoallv": (
+            f"{_ALLTOALLV} comm",
+            _plain(
+                "",
+                "P3S_IN(sendbuf) ? P3S_SUM(recvcounts, p3s_fan(comm))"
+                " : P3S_SUM(sendcounts, p3s_fan(comm))",
+                mine_type,
+            ),
+        ),
+        "Alltoallw": (
+            f"{_ALLTOALLW} comm",
+            "struct p3s_moved m = P3S_IN(sendbuf) ? P3S_MOVED(recvcounts, recvtypes, p3s_fan(comm))"
+            " : P3S_MOVED(sendcounts, sendtypes, p3s_fan(comm)); MOVED(m);",
+        ),
+        "Reduce_scatter": (
+            "sendbuf recvbuf recvcounts type op comm",
+            _plain("", "P3S_SUM(recvcounts, p3s_here_size(comm))", "type"),
+        ),
+        "Reduce_scatter_block": (
+            "sendbuf recvbuf recvcount type op comm",
+            _plain("", "(int64_t)p3s_here_size(comm) * recvcount", "type"),
+        ),
+    }
+    for name in ("Allreduce", "Scan", "Exscan"):
+        rows[name] = ("sendbuf recvbuf count type op comm", _plain("", "count", "type"))
+    return rows
+
+
+def _neighbours() -> dict[str, tuple[str, str]]:
+    """Return the neighbourhood collectives: what this rank sends to all that it sends to.
+
+    Beyond the edge of a grid that is not periodic there is nobody; nothing is sent there.
+    """
+    begin = "struct p3s_neighbours *n = p3s_neighbours(comm);"
+    same = "p3s_sizes_same(&h, n, sendcount, sendtype, recvcount, recvtype)"
+    every = f"{begin} int64_t sent = {same}; {_plain('', 'sent', 'sendtype')}"
+    return {
+        "Neighbor_allgather": (f"{_GATHER} comm", every),
+        "Neighbor_alltoall": (f"{_GATHER} comm", every),
+        "Neighbor_allgatherv": (
+            f"{_GATHERV} comm",
+            f"{begin} P3S_COUNTS(n, 1, n->in, recvcounts);"
+            " int64_t sent = p3s_sizes_gathered(&h, n, sendcount, sendtype, recvtype);"
+            f" {_plain('', 'sent', 'sendtype')}",
+        ),
+        "Neighbor_alltoallv": (
+            f"{_ALLTOALLV} comm",
+            f"{begin} P3S_COUNTS(n, 0, n->out, sendcounts);"
+            " P3S_COUNTS(n, n->out, n->in, recvcounts);"
+            " int64_t sent = p3s_sizes_each(&h, n, sendtype, recvtype);"
+            f" {_plain('', 'sent', 'sendtype')}",
+        ),
+        "Neighbor_alltoallw": (
+            f"{_ALLTOALLW} comm",
+            f"{begin} P3S_COUNTS(n, 0, n->out, sendcounts);"
+            " P3S_COUNTS(n, n->out, n->in, recvcounts);"
+            " struct p3s_moved m = p3s_sizes_typed(&h, n, sendtypes, recvtypes); MOVED(m);",
+        ),
+    }
+
+
+def _collectives() -> None:
+    """Fill in all collectives: blocking, ``I...`` and ``..._init``.
+
+    A row is written once. ``COLL(root, count, type)`` stands for what says it: an event now, or,
+    for a persistent collective, what is known of its request until MPI_Start.
+    """
+    for name, (args, text) in {**_blocking(), **_neighbours()}.items():
+        now = text.replace("COLL(", "p3s_coll(&h, comm, ")
+        now = now.replace(" MOVED(m)", " p3s_coll_bytes(&h, comm, m.bytes, m.type)")
+        later = text.replace("COLL(", "p3s_coll_init(&h, P3S_HANDLE(*request), comm, ")
+        later = later.replace(
+            " MOVED(m)", " p3s_coll_bytes_init(&h, P3S_HANDLE(*request), comm, m.bytes, m.type)"
+        )
+        if name == "Barrier":
+            now = "p3s_plain(&h, comm);"
+        CALLS[name] = Wrapper(args, now)
+        CALLS["I" + name.lower()] = Wrapper(f"{args} request", f"{now} {POSTED}")
+        CALLS[name + "_init"] = Wrapper(f"{args} info request", later)
+
+
+# ---- one-sided communication and files: each event has its window's communicator
+_WINDOW = "P3S_WINDOW, P3S_HANDLE(win)"
+_FILE = "P3S_FILE, P3S_HANDLE(file)"
+_NOBODY = "P3S_NO_RANK"
+_NOTHING = "0, p3s_mpi.type_null"
+
+
+def _on(where: str, peer: str = _NOBODY, moved: str = _NOTHING) -> str:
+    return f"p3s_on(&h, {where}, {peer}, {moved});"
+
+
+def _asserting(peer: str) -> str:
+    return f"p3s_sync(&h, P3S_HANDLE(win), {peer}, assert);"
+
+
+def _closed(name: str, kind: str) -> Wrapper:
+    return Wrapper(
+        name,
+        "p3s_closed(&h, o);",
+        f"uint64_t was = P3S_HANDLE(*{name}); struct p3s_opened *o = p3s_closing({kind}, was);",
+        f"if (rc != MPI_SUCCESS) p3s_not_closed({kind}, was, o);",
+    )
+
+
+def _one_sided() -> dict[str, Wrapper]:
+    """Return what moves data: to or from ``target``, as many bytes as this rank passed."""
+    origin = "origin count type"
+    target = "target disp target_count target_type"
+    result = "result result_count result_type"
+    # What MPI_NO_OP does not send it still fetches, and then nobody looks at the origin's part.
+    fetched = _on(_WINDOW, "target", "result_count, result_type")
+    moved = _on(_WINDOW, "target", "count, type")
+    one = _on(_WINDOW, "target", "1, type")
+    out = {
+        "Put": Wrapper(f"{origin} {target} win", moved),
+        "Get": Wrapper(f"{origin} {target} win", moved),
+        "Accumulate": Wrapper(f"{origin} {target} op win", moved),
+        "Get_accumulate": Wrapper(f"{origin} {result} {target} op win", fetched),
+        "Fetch_and_op": Wrapper("origin result type target disp op win", one),
+        "Compare_and_swap": Wrapper("origin compare result type target disp win", one),
+    }
+    for name in ("Put", "Get", "Accumulate", "Get_accumulate"):
+        row = out[name]
+        out["R" + name.lower()] = Wrapper(f"{row.args} request", f"{row.after} {POSTED}")
+    return out
+
+
+def _windows() -> dict[str, Wrapper]:
+    made = "p3s_opened(&h, comm, P3S_WINDOW, P3S_HANDLE(*win));"
+    out = {
+        name: Wrapper(args, made)
+        for name, args in {
+            "Win_create": "base size unit info comm win",
+            "Win_allocate": "size unit info comm base win",
+            "Win_allocate_shared": "size unit info comm base win",
+            "Win_create_dynamic": "info comm win",
+        }.items()
+    }
+    out["Win_free"] = _closed("win", "P3S_WINDOW")
+    for name in ("Win_fence", "Win_lock_all"):
+        out[name] = Wrapper("assert win", _asserting(_NOBODY))
+    for name in ("Win_start", "Win_post"):
+        out[name] = Wrapper(
+            "group assert win", "p3s_sync_group(&h, P3S_HANDLE(win), group, assert);"
+        )
+    out["Win_lock"] = Wrapper("type target assert win", _asserting("target"))
+    for name, args in {
+        "Win_complete": "win",
+        "Win_wait": "win",
+        "Win_unlock_all": "win",
+        "Win_flush_all": "win",
+        "Win_flush_local_all": "win",
+        "Win_sync": "win",
+    }.items():
+        out[name] = Wrapper(args, _on(_WINDOW))
+    for name, args in {
+        "Win_unlock": "target win",
+        "Win_flush": "target win",
+        "Win_flush_local": "target win",
+    }.items():
+        out[name] = Wrapper(args, _on(_WINDOW, "target"))
+    out["Win_test"] = Wrapper("win flag", f"if (*flag) {_on(_WINDOW)} else p3s_poll(&h);")
+    return out
+
+
+def _moved(how: str, offset: str = "0") -> str:
+    return f"p3s_file_moved(&h, file, {how}, {offset}, count, type);"
+
+
+def _files() -> dict[str, Wrapper]:
+    opened = "p3s_file_opened(&h, comm, name, mode, *file);"
+    viewed = "p3s_file_view(&h, file, disp, etype, filetype);"
+    closed = _closed("file", "P3S_FILE")
+    out = {
+        "File_open": Wrapper("comm name mode info file", opened),
+        "File_close": replace(closed, after=f"{closed.after} p3s_file_closed(was);"),
+        "File_delete": Wrapper("name info", "p3s_nowhere(&h);"),
+        "File_set_view": Wrapper("file disp etype filetype rep info", viewed),
+    }
+    for name, args in {
+        "File_set_size": "file size",
+        "File_preallocate": "file size",
+        "File_seek_shared": "file offset whence",
+        "File_set_atomicity": "file flag",
+        "File_sync": "file",
+    }.items():
+        out[name] = Wrapper(args, _on(_FILE))
+    for name in names(
+        "read read_all read_shared read_ordered write write_all write_shared write_ordered"
+    ):
+        moved = _moved(_pointer(name))
+        out[f"File_{name}"] = Wrapper("file buf count type status", moved)
+        if "ordered" not in name:
+            out[f"File_i{name}"] = Wrapper("file buf count type request", f"{moved} {POSTED}")
+    at = _moved("P3S_AT", "offset")
+    for name in names("read_at read_at_all write_at write_at_all"):
+        out[f"File_{name}"] = Wrapper("file offset buf count type status", at)
+        out[f"File_i{name}"] = Wrapper("file offset buf count type request", f"{at} {POSTED}")
+    for name in names("read_all write_all read_ordered write_ordered read_at_all write_at_all"):
+        where = "file offset" if "_at_" in name else "file"
+        moved = at if "_at_" in name else _moved(_pointer(name))
+        out[f"File_{name}_begin"] = Wrapper(f"{where} buf count type", moved)
+        out[f"File_{name}_end"] = Wrapper("file buf status", _on(_FILE))
+    return out
+
+
+def _pointer(name: str) -> str:
+    """Return which pointer a call without an offset moves."""
+    return "P3S_SHARED" if name.endswith(("_shared", "_ordered")) else "P3S_OWN"
+
+
 _point_to_point()
 _probes()
 _completions()
-CALLS.update(table_collectives.rows())
+_collectives()
 _communicators()
-CALLS.update(table_windows.rows())
+for rows in (_one_sided(), _windows(), _files()):
+    CALLS.update(rows)
 
 #: Names of events that are no MPI function: the receive half of one that sends and receives.
 HALVES = ("Sendrecv_recv", "Isendrecv_recv")

@@ -68,10 +68,10 @@ def content(capture: Capture) -> tuple[object, ...]:
     events = capture.events
     return (
         capture.header,
-        capture.opnames,
-        capture.sites,
-        capture.comms,
-        capture.windows,
+        capture.defs.opnames,
+        capture.defs.sites,
+        capture.defs.comms,
+        capture.defs.windows,
         capture.calls.tobytes(),
         events.call.tobytes(),
         events.start_ns.tobytes(),

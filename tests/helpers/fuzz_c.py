@@ -212,8 +212,8 @@ def _tables(
     yield "threads", said.of("T"), _threads(capture)
     yield "sites", said.of("S"), _sites(capture)
     yield "communicators", said.of("O"), _comms(said, capture)
-    yield "windows", said.of("W"), [[w.id, w.comm, w.kind] for w in capture.windows]
-    numbers = capture.numbers.items()
+    yield "windows", said.of("W"), [[w.id, w.comm, w.kind] for w in capture.defs.windows]
+    numbers = capture.defs.numbers.items()
     yield "numbers", said.of("N"), [[number, *values] for number, values in numbers]
 
 
@@ -247,7 +247,7 @@ def _threads(capture: Capture) -> list[list[int]]:
 def _sites(capture: Capture) -> list[list[int]]:
     return [
         [site.key, len(site.frames), sum(len(frame) + 1 for frame in site.frames)]
-        for site in capture.sites
+        for site in capture.defs.sites
         if site is not None
     ]
 
@@ -255,7 +255,7 @@ def _sites(capture: Capture) -> list[list[int]]:
 def _comms(said: Written, capture: Capture) -> list[list[int]]:
     """Return the communicators as they are told; own coordinates are not read."""
     found = []
-    for row, comm in zip(said.of("O"), capture.comms, strict=False):
+    for row, comm in zip(said.of("O"), capture.defs.comms, strict=False):
         dims = comm.dims or ()
         own = row[5 + len(comm.members) + 2 * len(dims) :]
         periods = row[5 + len(comm.members) + len(dims) : len(row) - len(own)]
@@ -264,4 +264,4 @@ def _comms(said: Written, capture: Capture) -> list[list[int]]:
             [comm.id, comm.parent, int(comm.inter), len(comm.members), len(dims)]
             + [*comm.members, *dims, *(periods if same else ()), *own]
         )
-    return found if len(said.of("O")) == len(capture.comms) else [[len(capture.comms)]]
+    return found if len(said.of("O")) == len(capture.defs.comms) else [[len(capture.defs.comms)]]

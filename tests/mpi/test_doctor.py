@@ -16,7 +16,7 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 
 from p3s.base.errors import P3SError
 from p3s.base.host import mpi
-from p3s.signature_runner import examine, trials
+from p3s.signature_runner import examine
 from p3s.signature_runner.launch import run_traced
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
@@ -69,9 +69,9 @@ def test_every_event_of_every_trial_is_there() -> None:
 
 def test_a_missing_event_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     install = usable_mpi()
-    more = trials.Trial(trials.C.name, trials.C.text, {**trials.C.events, "MPI_Barrier": 2})
-    monkeypatch.setattr(trials, "C", more)
-    check = trials.trace_c(install)
+    more = examine.Trial(examine.C.name, examine.C.text, {**examine.C.events, "MPI_Barrier": 2})
+    monkeypatch.setattr(examine, "C", more)
+    check = examine.trace_c(install)
     assert check.status == "fail" and "MPI_Barrier -1" in check.detail and check.fix
 
 

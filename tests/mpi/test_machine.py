@@ -18,7 +18,7 @@ from p3s.machine import facts, network
 from p3s.machine.compare import compare
 from p3s.machine.filesystem import measure_files
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, MACHINE, Curve, Loaded, Machine
-from p3s.machine.measure import MOST_BYTES, _disturbed, _network_s, _Seen, measure, working_sets
+from p3s.machine.measure import MOST_BYTES, Timings, _disturbed, _network_s, measure, working_sets
 from p3s.machine.programs import Runner, Runners
 from p3s.machine.show import plot, render
 
@@ -292,15 +292,16 @@ def test_compare_command(tmp_path: Path) -> None:
 
 
 def test_what_disturbed_is_said() -> None:
-    calm = synthetic()
-    core, curves = dict(calm.core), dict(calm.curves)
-    assert _disturbed(core, curves, {}, _Seen([1.0] * 10), _Seen()) == []
-    said = _disturbed(
-        core, curves, {}, _Seen([1.0] * 8 + [2.0] * 2, pinned=False), _Seen([1.5] * 4, late=2)
-    )
+    def timed(ratios: list[float], spread: float = 0.0, **more: object) -> Timings:
+        ns = {("read", 4096): [1.0, 1.0 + spread, 1.0 + spread]} if ratios else {}
+        return Timings(ns, ratios, **more)  # type: ignore[arg-type]
+
+    none = timed([])
+    assert _disturbed(timed([1.0] * 10), none) == []
+    said = _disturbed(timed([1.0] * 8 + [2.0] * 2, pinned=False), timed([1.5] * 4, late=2))
     assert len(said) == 4 and "2 of 10 timings" in said[0]
-    wide = dict(synthetic(spread=0.3).curves)
-    assert "up to 30 %" in _disturbed(core, wide, {}, _Seen([1.0]), _Seen())[0]
+    assert "up to 30 % for read" in _disturbed(timed([1.0], 0.3), none)[0]
+    assert "read on all cores" in _disturbed(none, timed([1.0], 0.3))[0]
 
 
 # ---- the command ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace, usable_mpi
 
 from p3s.base.host import mpi
 from p3s.capture import RankTrace, RunTrace, Threads, read_run
-from p3s.signature_runner import trials
+from p3s.signature_runner import examine
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import Recording
 
@@ -228,7 +228,7 @@ def test_threads_of_cpp(tmp_path: Path) -> None:
 
 def test_threads_of_fortran(tmp_path: Path) -> None:
     install = usable_mpi()
-    wrapper = trials.fortran_of(install) or shutil.which(f"mpifort.{install.family}")
+    wrapper = examine.fortran_of(install) or shutil.which(f"mpifort.{install.family}")
     if wrapper is None or shutil.which("gfortran") is None:
         pytest.skip("no Fortran compiler of this MPI")
     program = tmp_path / "teams"

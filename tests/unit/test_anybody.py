@@ -8,7 +8,7 @@ import corpus
 import numpy as np
 import pytest
 
-from p3s.capture import anybody
+from p3s.capture import requests
 from p3s.capture.parts import CallBook, replaced
 from p3s.capture.types import Call, RankTrace, RunTrace
 from p3s.model.compare import compare
@@ -42,7 +42,7 @@ def _run(
 def _peers(run: RunTrace) -> list[int]:
     """The partners of the rank's calls as they are read."""
     book = CallBook(list(run.calls))
-    found = replaced(run.ranks[0], anybody.parts(run, run.ranks[0], book), book)
+    found = replaced(run.ranks[0], requests.in_order_of_ranks(run, run.ranks[0], book), book)
     assert sorted(found.call.tolist()) == list(range(len(run.calls)))
     assert found.done.tolist() == run.ranks[0].done.tolist()
     assert found.start_ns.tolist() == run.ranks[0].start_ns.tolist()
@@ -59,7 +59,7 @@ def _posted(*peers: int) -> list[Call]:
 def test_receives_that_one_call_completes_are_in_the_order_of_ranks() -> None:
     calls = [*_posted(5, 0, 2), _call("MPI_Isend", 7), WAIT]
     run = _run(calls, [(4, k) for k in range(4)], [0, 1, 2])
-    assert anybody.there(run) and _peers(run) == [0, 2, 5, 7, -1]
+    assert requests.some_from_anybody(run) and _peers(run) == [0, 2, 5, 7, -1]
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,10 @@ def test_other_receives_stay_where_they_are(
 
 
 def test_nothing_to_do_is_known_from_the_events_alone() -> None:
-    assert not anybody.there(_run([*_posted(5, 0), WAIT], [], [1]))
-    assert not anybody.there(_run([_call("MPI_Recv", 5), _call("MPI_Recv", 0)], [], [0, 1]))
+    assert not requests.some_from_anybody(_run([*_posted(5, 0), WAIT], [], [1]))
+    assert not requests.some_from_anybody(
+        _run([_call("MPI_Recv", 5), _call("MPI_Recv", 0)], [], [0, 1])
+    )
 
 
 @corpus.program

@@ -11,10 +11,9 @@ import pytest
 from commands import cli
 
 from p3s.base.host import compiling
-from p3s.base.host.private import hider
 from p3s.base.version import __version__
 from p3s.signature_runner import bug_report
-from p3s.signature_runner.trials import FAIL, OK, Check
+from p3s.signature_runner.examine import FAIL, OK, Check
 
 SECRET = "hunter2-hunter2"
 ENVIRONMENT = {
@@ -86,7 +85,7 @@ def test_a_report_is_made_where_the_checks_fail() -> None:
 
 
 def test_places_that_all_machines_have_stay() -> None:
-    hide = hider({"USER": "root", "HOME": "/"})
+    hide = bug_report.hider({"USER": "root", "HOME": "/"})
     same = "3.12 at /usr/bin/python3 and /lib64/libmpi.so.40, 4.1.4, as root; openmpi/mpich n 12:30"
     assert hide(same) == same
     assert hide("/usr/../home/bob/code, /home/bob/lib/libx.so") == "[path], [path]/lib/libx.so"

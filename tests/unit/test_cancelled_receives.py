@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sketch import irecv, isend, send, sketched, wait
 
-from p3s.capture import RunTrace, cancelled
+from p3s.capture import RunTrace, requests
 from p3s.capture.layout import NAME
 from p3s.capture.parts import CallBook, replaced
 from p3s.capture.rewrite import Messages
@@ -104,7 +104,7 @@ def test_work_lies_before_the_next_event_and_time_adds_to_the_one_before(tmp_pat
     raw = sketched(tmp_path, [], events)
     before = raw.ranks[1]
     book = CallBook(list(raw.calls))
-    after = replaced(before, cancelled.parts(raw, before, book), book)
+    after = replaced(before, requests.without_cancelled(raw, before, book), book)
     assert after.work.sum() == before.work.sum()
     assert after.work.tolist()[:2] == [30, before.work[1:4].sum()]
     assert after.elapsed_ns.sum() == before.elapsed_ns.sum()
@@ -140,7 +140,7 @@ def test_columns_by_event_keep_to_theirs(tmp_path: Path) -> None:
 
 def _without(raw: RunTrace, rank: RankTrace) -> RankTrace:
     book = CallBook(list(raw.calls))
-    return replaced(rank, cancelled.parts(raw, rank, book), book)
+    return replaced(rank, requests.without_cancelled(raw, rank, book), book)
 
 
 def test_a_rank_that_heard_of_nobody_serves_nobody(tmp_path: Path) -> None:

@@ -53,9 +53,8 @@ def by_chance(folder: Path, rank: int, seed: int, events: int = 400, counters: i
 
 def in_blocks(monkeypatch: pytest.MonkeyPatch, events: int) -> None:
     """Take every file for a long one, and a few events at a time."""
-    monkeypatch.setattr(reader, "LONG_BYTES", 0)
+    monkeypatch.setattr(ranks, "LONG_BYTES", 0)
     monkeypatch.setattr(ranks, "BLOCK_EVENTS", events)
-    monkeypatch.setattr(reader, "BLOCK_EVENTS", events)
     monkeypatch.setattr(blocks, "EVENTS", events)
 
 
@@ -142,7 +141,7 @@ import resource, sys
 from pathlib import Path
 from p3s.capture import ranks, reader
 from p3s.signature import clock as blocks
-reader.LONG_BYTES = 0
+ranks.LONG_BYTES = 0
 ranks.BLOCK_EVENTS = blocks.EVENTS = 1 << 16
 from p3s.signature.part import part_of
 from p3s.methods.pas2p import match

@@ -19,8 +19,7 @@ from p3s.costs.points import Point
 from p3s.costs.thesis import PowerLaw
 from p3s.costs.transfer import move, transferred
 from p3s.costs.types import ComputeModel, LawEntry
-from p3s.machine.explain import resident_sizes, unknown_sizes
-from p3s.machine.factor import factor_of
+from p3s.machine.factor import factor_of, resident_sizes, unknown_sizes
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Machine
 
 KIB, MIB = 1 << 10, 1 << 20

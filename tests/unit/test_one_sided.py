@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from p3s.base import ops
-from p3s.capture import one_sided
 from p3s.capture.rewrite import Known, as_messages
 from p3s.capture.types import Call, Comm, RankTrace, RunTrace, Site, Window
 
@@ -51,7 +50,7 @@ def _run(*ranks: Sequence[Said]) -> RunTrace:
 
 def _read(run: RunTrace) -> RunTrace:
     known = Known()
-    one_sided.learn(run, known.accesses)
+    known.accesses.learn(run)
     return as_messages(run, known)
 
 

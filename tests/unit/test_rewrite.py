@@ -11,8 +11,9 @@ import pytest
 from p3s.base import ops
 from p3s.capture.neighbours import FIRST_TAG, GRAPH_TAG, PLACE_TAG, Graphs, side_of
 from p3s.capture.partitions import FIRST_TAG as PARTITION_TAG
-from p3s.capture.rewrite import FAMILIES, Known, as_messages
-from p3s.capture.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace, Site
+from p3s.capture.records import Neighbours
+from p3s.capture.rewrite import Known, as_messages
+from p3s.capture.types import PROC_NULL, Call, Comm, RankTrace, RunTrace, Site
 from p3s.signature.phase_file import Call as PhaseCall
 from p3s.signature.phase_file import Loop, Phase, Phases
 from p3s.signature.plans import calls_of
@@ -213,8 +214,8 @@ def partitioned(counts: tuple[int, ...]) -> RunTrace:
 def learned(run: RunTrace) -> Known:
     """What all ranks of a run tell."""
     known = Known()
-    for family in FAMILIES:
-        family.learn(run, known)
+    for family in known.families(run):
+        family.learn(run)
     return known
 
 

@@ -65,8 +65,9 @@ def test_totals(tmp_path: Path) -> None:
     threaded().save(tmp_path)
     totals = thread_totals(read_run(tmp_path))
     assert totals is not None
-    assert (totals.regions, totals.team, totals.worked, totals.others_ns) == (2, 4, 3, 300)
-    assert totals.imbalance == pytest.approx(7000 * 4 / 20000 - 1)
+    names = ("regions", "team", "worked", "others_ns")
+    assert tuple(totals[name] for name in names) == (2, 4, 3, 300)
+    assert totals["imbalance"] == pytest.approx(7000 * 4 / 20000 - 1)
     small(0, 1).save(tmp_path)
     assert thread_totals(read_run(tmp_path)) is None
 
@@ -117,7 +118,7 @@ def test_a_lost_chunk_of_threads_costs_only_its_rows(tmp_path: Path) -> None:
     (tmp_path / "rank-000000.p3t").write_bytes(data)
     capture = read_capture(tmp_path / "rank-000000.p3t")
     assert "a chunk of threads" in capture.problem
-    assert capture.threads is None and len(capture.events) == 5 and capture.runtime is not None
+    assert capture.threads is None and len(capture.events) == 5 and capture.defs.runtime is not None
 
 
 def test_recovered_with_and_without_a_header(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import names_count, with_count, with_extents
@@ -135,19 +136,10 @@ def find_launcher(word: str) -> str:
     return found
 
 
-def _launcher_at(words: Sequence[str]) -> int | None:
-    """Return where a launcher P3S knows stands, None if there is none before the program."""
-    for index, word in enumerate(words):
-        if word == "--":
-            return None
-        if os.path.basename(word) in LAUNCHERS:
-            return index
-    return None
-
-
 def _split(words: Sequence[str], trusted: bool) -> tuple[int, str, str, int]:
     """Return (index of the launcher, its path, its family, index of -- or of the program)."""
-    index = _launcher_at(words)
+    before = takewhile(lambda word: word != "--", words)
+    index = next((i for i, word in enumerate(before) if os.path.basename(word) in LAUNCHERS), None)
     if index is not None:
         launcher = find_launcher(words[index])
         family = _family(words[index], launcher, trusted)

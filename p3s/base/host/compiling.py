@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import json
@@ -14,7 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from p3s.base.errors import P3SError
 from p3s.base.host import mpi
 from p3s.base.host.mpi import ask
 from p3s.base.host.processes import run_session
+from p3s.base.staging import alone
 
 _TIMEOUT_S = 300.0
 
@@ -98,16 +98,9 @@ def _digest_beside(made: Path) -> Path:
     return made.with_name(f"{made.name}.sha256")
 
 
-@contextlib.contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Hold a lock of the cache, so that processes that need the same thing make it once.
-
-    A file system without locks is no error: then some work is done twice.
-    """
-    with open(cache_dir() / f"{name}.lock", "ab") as file:
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def locked(name: str) -> contextlib.AbstractContextManager[None]:
+    """Hold a lock of the cache, so that processes that need the same thing make it once."""
+    return alone(cache_dir() / name, lambda: None)
 
 
 def made_once(target: Path, make: Callable[[Path], object]) -> Path:
@@ -324,12 +317,10 @@ def came(
         return None
     digest = source_digest(sources, flags)
     found = library_at(library) if library else None
-    fitting = (each for each in files if each.sources == digest and _fits(each.library, found))
-    return next(fitting, None)
-
-
-def _fits(of: Library | None, found: Library | None) -> bool:
-    return of is None or (found is not None and of.fits(found))
+    for each in (file for file in files if file.sources == digest):
+        if each.library is None or (found is not None and each.library.fits(found)):
+            return each
+    return None
 
 
 def _kept(each: Prebuilt) -> Path | None:

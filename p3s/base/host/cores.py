@@ -33,19 +33,14 @@ def quota(proc: Path = _PROC, root: Path = _ROOT) -> float | None:
 
     Source: Documentation/admin-guide/cgroup-v2.rst (cpu.max) and scheduler/sched-bwc.rst of Linux.
     """
-    try:
-        lines = proc.read_text().splitlines()
-    except OSError:
-        return None
     found = []
-    bases: tuple[Path, ...]
-    for line in lines:
+    for line in text_of(proc).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" and not controllers:
-            bases, read = (root, root / "unified"), _quota_v2
+            bases: tuple[Path, ...] = (root, root / "unified")
         elif "cpu" in controllers.split(","):
-            bases, read = (root / controllers, root / "cpu", root / "cpu,cpuacct"), _quota_v1
+            bases = (root / controllers, root / "cpu", root / "cpu,cpuacct")
         else:
             continue
         for base in bases:
@@ -53,24 +48,17 @@ def quota(proc: Path = _PROC, root: Path = _ROOT) -> float | None:
             # the host: then only the root is there.
             parts = [part for part in path.split("/") if part not in ("", "..")]
             folders = [base.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
-            found += [value for value in map(read, folders) if value is not None]
+            found += [value for value in map(_quota_of, folders) if value is not None]
     return min(found, default=None)
 
 
-def _quota_v2(folder: Path) -> float | None:
+def _quota_of(folder: Path) -> float | None:
+    """Return the quota of a control group of v2 or v1 itself."""
+    old = (text_of(folder / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
     try:
-        limit, period = (folder / "cpu.max").read_text().split()
-        return None if limit == "max" else int(limit) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):
-        return None
-
-
-def _quota_v1(folder: Path) -> float | None:
-    try:
-        limit = int((folder / "cpu.cfs_quota_us").read_text())
-        period = int((folder / "cpu.cfs_period_us").read_text())
+        limit, period = map(int, text_of(folder / "cpu.max").split() or old)
         return limit / period if limit > 0 else None
-    except (OSError, ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError):  # max: there is none
         return None
 
 

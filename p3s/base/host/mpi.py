@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,14 +139,12 @@ def launcher_family(launcher: str) -> str | None:
     return None
 
 
-def _compilers(near: Sequence[str]) -> Iterator[str]:
-    beside = Path(sys.executable).parent
-    folders = [str(beside), *os.environ.get("PATH", "").split(os.pathsep), *near]
-    for folder in dict.fromkeys(folders):
-        for name in ("mpicc", "mpicc.openmpi", "mpicc.mpich"):
-            path = os.path.join(folder, name)
-            if folder and os.access(path, os.X_OK):
-                yield path
+def _found(names: Sequence[str], near: Sequence[str] = ()) -> list[str]:
+    """Return the programs of some names beside this Python, on PATH and in the folders ``near``."""
+    beside = str(Path(sys.executable).parent)
+    folders = [beside, *os.environ.get("PATH", "").split(os.pathsep), *near]
+    paths = [os.path.join(folder, name) for folder in folders if folder for name in names]
+    return [path for path in dict.fromkeys(paths) if os.access(path, os.X_OK)]
 
 
 def find_mpi(near: Sequence[str] = ()) -> list[MpiInstall]:
@@ -155,7 +153,7 @@ def find_mpi(near: Sequence[str] = ()) -> list[MpiInstall]:
     Those usable everywhere come first. Errors: none; an MPI whose compiler wrapper does not work is
     left out.
     """
-    return list(_find(tuple(_compilers(near))))
+    return list(_find(tuple(_found(("mpicc", "mpicc.openmpi", "mpicc.mpich"), near))))
 
 
 @functools.cache
@@ -308,10 +306,7 @@ def libmpi_for(program: str | None, launcher: str | None, likely: str | None = N
 
 def launchers() -> list[str]:
     """Return the launchers of MPIs beside this Python and on PATH."""
-    folders = [str(Path(sys.executable).parent), *os.environ.get("PATH", "").split(os.pathsep)]
-    names = ("mpiexec", "mpiexec.openmpi", "mpiexec.mpich")
-    paths = [os.path.join(folder, name) for folder in folders if folder for name in names]
-    return [path for path in dict.fromkeys(paths) if os.access(path, os.X_OK)]
+    return _found(("mpiexec", "mpiexec.openmpi", "mpiexec.mpich"))
 
 
 def mpi_for(

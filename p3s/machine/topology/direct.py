@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.base.arrays import Floats, Ints
-from p3s.machine.topology.fabric import About, Fabric, Level, Routes, compress, several
+from p3s.base.arrays import Ints
+from p3s.machine.topology.fabric import About, Fabric, Level, Routes, compress, rates, several
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,46 +24,30 @@ class Torus(Fabric):
     dims: tuple[int, ...]
     wrap: bool
     speed: tuple[float, float]
-    rate: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        between = np.full(self.nodes * len(self.dims), self.speed[1])
-        object.__setattr__(self, "rate", np.append(np.full(self.nodes, self.speed[0]), between))
+        number = math.prod(self.dims)
+        self._derive(
+            text=f"{'torus' if self.wrap else 'mesh'} of {' x '.join(map(str, self.dims))} nodes",
+            switch_of=np.arange(number),
+            switches=number,
+            rate=rates((number, self.speed[0]), (number * len(self.dims), self.speed[1])),
+        )
 
-    @property
-    def nodes(self) -> int:  # type: ignore[override]
-        """Number of nodes."""
-        return int(np.prod(self.dims))
-
-    @property
-    def switches(self) -> int:  # type: ignore[override]
-        """Number of switches."""
-        return self.nodes
-
-    @property
-    def text(self) -> str:
-        """What it is, for people."""
-        return f"{'torus' if self.wrap else 'mesh'} of {' x '.join(map(str, self.dims))} nodes"
-
-    def _stride(self, dimension: int) -> int:
-        return int(np.prod(self.dims[:dimension]))
-
-    def cables(self) -> Ints:
+    def trunks(self) -> Ints:
         """Return the ends; a mesh's last switches have a cable to themselves, which is not used."""
-        node = np.arange(self.nodes)
-        parts = [np.stack([node, self.nodes + node], axis=1)]
+        node = self.switch_of
+        parts = [np.zeros((0, 2), dtype=np.int64)]
         for d, extent in enumerate(self.dims):
-            stride = self._stride(d)
-            at = node // stride % extent
-            onward = np.where(at + 1 < extent, node + stride, node - (extent - 1) * stride)
-            if not self.wrap:
-                onward = np.where(at + 1 < extent, onward, node)
-            parts.append(self.nodes + np.stack([node, onward], axis=1))
+            stride = math.prod(self.dims[:d])
+            last = node // stride % extent + 1 == extent
+            after_last = node - (extent - 1) * stride if self.wrap else node
+            parts.append(np.stack([node, np.where(last, after_last, node + stride)], axis=1))
         return np.concatenate(parts)
 
     def steps(self, dimension: int, first: Ints, second: Ints) -> Ints:
         """Return how far messages go in a dimension, less than 0 where it is downwards."""
-        extent, stride = self.dims[dimension], self._stride(dimension)
+        extent, stride = self.dims[dimension], math.prod(self.dims[:dimension])
         ahead = second // stride % extent - first // stride % extent
         if not self.wrap:
             return ahead
@@ -81,7 +66,7 @@ class Torus(Fabric):
         link = np.empty(int(start[-1]), dtype=np.int64)
         place, here = start[:-1], first
         for d, extent in enumerate(self.dims):
-            stride, left = self._stride(d), self.steps(d, first, second)
+            stride, left = math.prod(self.dims[:d]), self.steps(d, first, second)
             number = np.abs(left)
             # Of every hop in this dimension: which it is of its message's.
             hop = np.arange(int(number.sum())) - np.repeat(np.cumsum(number) - number, number)
@@ -112,58 +97,39 @@ class Dragonfly(Fabric):
     about: About
     shape: tuple[int, int, int, int]
     speed: tuple[float, float, float]
-    rate: Floats = field(init=False)
+    parallel: int = field(init=False)
+    first_outside: int = field(init=False)
 
     def __post_init__(self) -> None:
-        groups, each, _, _ = self.shape
-        inside = groups * (each * (each - 1) // 2)
-        counts = (self.nodes, inside, groups * (groups - 1) // 2 * self.parallel)
-        parts = [np.full(n, rate) for n, rate in zip(counts, self.speed, strict=True)]
-        object.__setattr__(self, "rate", np.concatenate(parts))
-
-    @property
-    def nodes(self) -> int:  # type: ignore[override]
-        """Number of nodes."""
-        return self.shape[0] * self.shape[1] * self.shape[2]
-
-    @property
-    def switches(self) -> int:  # type: ignore[override]
-        """Number of switches."""
-        return self.shape[0] * self.shape[1]
-
-    @property
-    def parallel(self) -> int:
-        """Number of cables between two groups."""
-        groups, each, _, out = self.shape
-        return each * out // (groups - 1) if groups > 1 else 0
-
-    @property
-    def text(self) -> str:
-        """What it is, for people."""
-        groups, each, nodes, _ = self.shape
-        return f"dragonfly of {groups} groups of {each} switches with {nodes} nodes"
+        groups, each, nodes, out = self.shape
+        parallel = each * out // (groups - 1) if groups > 1 else 0
+        switches = groups * each
+        inside, outside = groups * math.comb(each, 2), math.comb(groups, 2) * parallel
+        counts = (switches * nodes, inside, outside)
+        self._derive(
+            text=f"dragonfly of {groups} groups of {each} switches with {nodes} nodes",
+            switch_of=np.arange(switches * nodes) // nodes,
+            switches=switches,
+            rate=rates(*zip(counts, self.speed, strict=True)),
+            parallel=parallel,
+            first_outside=switches * nodes + inside,
+        )
 
     def levels(self) -> tuple[Level, ...]:
         """Return the switches and the groups."""
-        switch = np.arange(self.nodes) // self.shape[2]
-        return several([Level("sw", "S", switch), Level("g", "G", switch // self.shape[1])])
+        group = self.switch_of // self.shape[1]
+        return several([Level("sw", "S", self.switch_of), Level("g", "G", group)])
 
     def _inside(self, a: Ints, b: Ints) -> Ints:
         """Return the link between two switches of a group."""
         each = self.shape[1]
-        group, low, high = a // each, np.minimum(a, b) % each, np.maximum(a, b) % each
-        pair = low * each - low * (low + 1) // 2 + high - low - 1
-        cable = self.nodes + group * (each * (each - 1) // 2) + pair
+        cable = self.nodes + a // each * math.comb(each, 2) + _pair(a % each, b % each, each)
         return np.asarray(2 * cable + (a > b), dtype=np.int64)
 
-    def _between(self, a: Ints, b: Ints, which: Ints) -> Ints:
+    def _outside(self, a: Ints, b: Ints, which: Ints) -> Ints:
         """Return the link between two groups."""
-        groups, each = self.shape[:2]
-        low, high = np.minimum(a, b), np.maximum(a, b)
-        pair = low * groups - low * (low + 1) // 2 + high - low - 1
-        first = self.nodes + groups * (each * (each - 1) // 2)
-        link = 2 * (first + pair * self.parallel + which) + (a > b)
-        return np.asarray(link, dtype=np.int64)
+        cable = self.first_outside + _pair(a, b, self.shape[0]) * self.parallel + which
+        return np.asarray(2 * cable + (a > b), dtype=np.int64)
 
     def _gate(self, group: Ints, other: Ints, which: Ints) -> Ints:
         """Return the switch of a group that has a cable to another one."""
@@ -171,34 +137,35 @@ class Dragonfly(Fabric):
         behind = (other - group - 1) % groups
         return np.asarray(group * each + (which * (groups - 1) + behind) // out, dtype=np.int64)
 
-    def cables(self) -> Ints:
-        """Return the ends: of nodes, inside groups, between groups."""
-        groups, each, nodes, _ = self.shape
-        node = np.arange(self.nodes)
-        parts = [np.stack([node, self.nodes + node // nodes], axis=1)]
-        low, high = np.triu_indices(each, 1)
-        base = np.repeat(np.arange(groups) * each, len(low))
-        ends = np.stack([base + np.tile(low, groups), base + np.tile(high, groups)], axis=1)
-        parts.append(self.nodes + ends)
+    def trunks(self) -> Ints:
+        """Return the ends: inside groups, then between groups."""
+        groups, each = self.shape[:2]
+        base = np.arange(groups)[:, None] * each
+        inside = [(base + side).ravel() for side in np.triu_indices(each, 1)]
         low, high = (np.repeat(side, self.parallel) for side in np.triu_indices(groups, 1))
-        which = np.tile(np.arange(self.parallel), groups * (groups - 1) // 2)
-        ends = np.stack([self._gate(low, high, which), self._gate(high, low, which)], axis=1)
-        parts.append(self.nodes + ends)
-        return np.concatenate(parts).astype(np.int64)
+        which = np.tile(np.arange(self.parallel), math.comb(groups, 2))
+        outside = [self._gate(low, high, which), self._gate(high, low, which)]
+        return np.concatenate([np.stack(inside, axis=1), np.stack(outside, axis=1)])
 
     def between(self, first: Ints, second: Ints) -> Routes:
         """Return the links to the other group's cable, over it, and to the switch there."""
-        groups, each, nodes, _ = self.shape
-        a, b = first // nodes, second // nodes
-        other = a // each != b // each
+        groups, each = self.shape[:2]
+        a, b = self.switch_of[first], self.switch_of[second]
         if groups == 1:
             return compress([np.where(a != b, self._inside(a, b), -1)], len(first))
+        here, there = a // each, b // each
         which = (first + second) % self.parallel
-        out = np.where(other, self._gate(a // each, b // each, which), b)
-        into = np.where(other, self._gate(b // each, a // each, which), b)
+        out = np.where(here != there, self._gate(here, there, which), b)
+        into = np.where(here != there, self._gate(there, here, which), b)
         columns = [
             np.where(a != out, self._inside(a, out), -1),
-            np.where(other, self._between(a // each, b // each, which), -1),
-            np.where(other & (into != b), self._inside(into, b), -1),
+            np.where(here != there, self._outside(here, there, which), -1),
+            np.where(into != b, self._inside(into, b), -1),
         ]
         return compress(columns, len(first))
+
+
+def _pair(one: Ints, other: Ints, number: int) -> Ints:
+    """Return the place of pairs of ``number`` in a row: (0, 1), (0, 2), ..., (1, 2), ..."""
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    return np.asarray(low * number - low * (low + 1) // 2 + high - low - 1, dtype=np.int64)

@@ -139,27 +139,37 @@ class About:
     notes: tuple[str, ...] = ()
 
 
+def rates(*parts: tuple[int, float]) -> Floats:
+    """Return a column with so many times each rate."""
+    return np.repeat([rate for _, rate in parts], [number for number, _ in parts])
+
+
 class Fabric(ABC):
     """Nodes, switches and the cables between them; subclasses say how messages are routed.
 
-    ``nodes``: how many. ``switches``: how many. ``cables``: shape (cables, 2), the two ends of
-    each: node k is k, switch s is ``nodes`` + s. ``rate``: bytes per ns of each cable in each
-    direction, NaN where nobody has said it.
+    ``text``: what it is, for people. ``switch_of``: switch of each node. ``switches``: how many.
+    ``rate``: bytes per ns of each cable in each direction, NaN where nobody has said it.
     """
 
     about: About
-    nodes: int
+    text: str
+    switch_of: Ints
     switches: int
     rate: Floats
 
+    def _derive(self, **values: object) -> None:
+        """Set what follows from the fields, which are frozen."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
     @property
-    @abstractmethod
-    def text(self) -> str:
-        """What it is, for people."""
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.switch_of)
 
     @abstractmethod
-    def cables(self) -> Ints:
-        """Return the ends of the cables, shape (cables, 2)."""
+    def trunks(self) -> Ints:
+        """Return the pairs of switches that cables join, shape (cables, 2)."""
 
     @abstractmethod
     def between(self, first: Ints, second: Ints) -> Routes:
@@ -171,6 +181,14 @@ class Fabric(ABC):
         A level that all nodes are in together is left out.
         """
         return ()
+
+    def cables(self) -> Ints:
+        """Return the ends of the cables, shape (cables, 2): those of nodes, then trunks.
+
+        Node k is k, switch s is ``nodes`` + s.
+        """
+        own = np.stack([np.arange(self.nodes), self.nodes + self.switch_of], axis=1)
+        return np.concatenate([own, self.nodes + self.trunks()])
 
     @cached_property
     def between_switches(self) -> Bools:

@@ -96,14 +96,16 @@ def _of_json(source: str, text: str) -> dict[str, Any]:
 
 
 def _made(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
-    make: Mapping[str, Callable[[str, Mapping[str, Any], int], Fabric]] = {
-        "tree": _tree,
-        "fat-tree": _fat_tree,
-        "torus": _torus,
-        "mesh": _torus,
-        "dragonfly": _dragonfly,
-    }
-    return make[str(data["kind"])](source, data, nodes)
+    """Return the network of a kind. Errors: P3SError where it has not the keys of that kind."""
+    make, keys, may = _KINDS[str(data["kind"])]
+    if missing := [key for key in keys if key not in data]:
+        raise P3SError(
+            f"{source}: a {data['kind']} needs {missing[0]}; docs/formats.md describes it"
+        )
+    of_kinds = {key for _, needed, allowed in _KINDS.values() for key in (*needed, *allowed)}
+    if other := sorted(of_kinds.intersection(data) - {*keys, *may}):
+        raise P3SError(f"{source}: a {data['kind']} has no {other[0]}; leave it out")
+    return make(source, data, nodes)
 
 
 def _about(source: str, data: Mapping[str, Any], nodes: int) -> About:
@@ -148,7 +150,6 @@ def _speeds(source: str, data: Mapping[str, Any], levels: int, first: int) -> tu
 
 
 def _fat_tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
-    _needs(source, data, ("down", "up"), ())
     down, up = [int(x) for x in data["down"]], tuple(int(x) for x in data["up"])
     if len(down) == len(up):
         down.append(max(-(-nodes // math.prod(down)), 1))
@@ -164,7 +165,6 @@ def _fat_tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
 
 
 def _torus(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
-    _needs(source, data, ("dims",), ())
     dims = tuple(int(x) for x in data["dims"])
     _bounded(source, math.prod(dims), math.prod(dims) * len(dims))
     one, two = _speeds(source, data, 2, 1)
@@ -173,7 +173,6 @@ def _torus(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
 
 
 def _dragonfly(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
-    _needs(source, data, _DRAGONFLY[:3], _DRAGONFLY[3:])
     groups, each, per = (int(data[name]) for name in _DRAGONFLY[:3])
     least = -(-(groups - 1) // each)
     out = int(data.get("global", max(least, 1)))
@@ -189,7 +188,6 @@ def _dragonfly(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
 
 
 def _tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
-    _needs(source, data, ("tree",), ())
     entries = []
     for number, entry in enumerate(data["tree"]):
         where = f"tree[{number}]"
@@ -213,19 +211,15 @@ def _of_switches(found: Tree | Graph, data: Mapping[str, Any], source: str) -> F
     return replace(found, about=replace(found.about, extra=about.extra, fair=about.fair))
 
 
-def _needs(
-    source: str, data: Mapping[str, Any], wanted: Sequence[str], allowed: Sequence[str]
-) -> None:
-    """Raise P3SError where a key of the kind is missing, or one of another kind is there."""
-    missing = [key for key in wanted if key not in data]
-    if missing:
-        raise P3SError(
-            f"{source}: a {data['kind']} needs {missing[0]}; docs/formats.md describes it"
-        )
-    own = {"down", "up", "dims", "tree", *_DRAGONFLY} - {*wanted, *allowed}
-    other = sorted(own & set(data))
-    if other:
-        raise P3SError(f"{source}: a {data['kind']} has no {other[0]}; leave it out")
+#: How a network of a kind is made, the keys that it needs, and those that it may have.
+_Make = Callable[[str, Mapping[str, Any], int], Fabric]
+_KINDS: Mapping[str, tuple[_Make, Sequence[str], Sequence[str]]] = {
+    "tree": (_tree, ("tree",), ()),
+    "fat-tree": (_fat_tree, ("down", "up"), ()),
+    "torus": (_torus, ("dims",), ()),
+    "mesh": (_torus, ("dims",), ()),
+    "dragonfly": (_dragonfly, _DRAGONFLY[:3], _DRAGONFLY[3:]),
+}
 
 
 def _bounded(source: str, nodes: int, cables: int) -> None:

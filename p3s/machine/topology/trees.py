@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints
+from p3s.base.arrays import Bools, Floats, Ints, starts
 from p3s.base.errors import P3SError
-from p3s.machine.topology.fabric import About, Fabric, Level, Routes, compress, several
+from p3s.machine.topology.fabric import About, Fabric, Level, Routes, compress, rates, several
 
 #: Switches above one another, at most: fat trees that are built have up to five levels. Tables of
 #: a tree have this many columns at most, so that they grow with its switches, not their square.
@@ -54,12 +55,6 @@ def common(first: Ints, second: Ints) -> Bools:
     return np.logical_and.accumulate((first == second) & (first >= 0), axis=-1)
 
 
-def links_between(chain: Ints, first: int, second: int) -> list[int]:
-    """Return the switches of which the links upwards are between two switches, ascending."""
-    both = common(chain[first], chain[second])
-    return sorted(int(s) for side in (first, second) for s in chain[side][~both] if s >= 0)
-
-
 @dataclass(frozen=True, eq=False)
 class Tree(Fabric):
     """Switches with one way between any two: the one above each, of any depth.
@@ -81,27 +76,15 @@ class Tree(Fabric):
         joined = bool((up < 0).sum() > 1)
         if joined:
             up = np.append(np.where(up < 0, len(up), up), -1)
-        object.__setattr__(self, "up", up)
         names = self.names or tuple(map(str, range(len(up))))
-        object.__setattr__(self, "chain", chains(self.about.source, up, names, MAX_LEVELS + joined))
-        missing = self.nodes + len(up) - len(self.rate)
-        rate = np.append(self.rate, np.full(missing, np.nan))
-        object.__setattr__(self, "rate", rate)
-
-    @property
-    def nodes(self) -> int:  # type: ignore[override]
-        """Number of nodes."""
-        return len(self.switch_of)
-
-    @property
-    def switches(self) -> int:  # type: ignore[override]
-        """Number of switches."""
-        return len(self.up)
-
-    @property
-    def text(self) -> str:
-        """What it is, for people."""
-        return f"tree of {self.switches} switches, {self.nodes} nodes"
+        unknown = np.full(self.nodes + len(up) - len(self.rate), np.nan)
+        self._derive(
+            text=f"tree of {len(up)} switches, {self.nodes} nodes",
+            switches=len(up),
+            up=up,
+            rate=np.append(self.rate, unknown),
+            chain=chains(self.about.source, up, names, MAX_LEVELS + joined),
+        )
 
     def levels(self) -> tuple[Level, ...]:
         """Return the switches of the nodes, those above them and so on."""
@@ -111,39 +94,38 @@ class Tree(Fabric):
             place = np.where(self.up[place] < 0, place, self.up[place])
         return several(found)
 
-    def cables(self) -> Ints:
+    def trunks(self) -> Ints:
         """Return the ends: cable ``nodes`` + s is the one above switch s (the root has none)."""
-        nodes = np.stack([np.arange(self.nodes), self.nodes + self.switch_of], axis=1)
-        above = np.where(self.up < 0, np.arange(len(self.up)), self.up)
-        switches = self.nodes + np.stack([np.arange(len(self.up)), above], axis=1)
-        return np.concatenate([nodes, switches])
+        switch = np.arange(self.switches)
+        return np.stack([switch, np.where(self.up < 0, switch, self.up)], axis=1)
+
+    def _ways(self, first: Ints, second: Ints) -> tuple[Ints, Ints]:
+        """Return the switches below which messages pass a link upwards, and downwards; else -1."""
+        a, b = self.chain[self.switch_of[first]], self.chain[self.switch_of[second]]
+        both = common(a, b)
+        return np.where(both, -1, a), np.where(both, -1, b)
 
     def between(self, first: Ints, second: Ints) -> Routes:
         """Return the links up as far as both have no switch in common, and down again."""
-        a, b = self.chain[self.switch_of[first]], self.chain[self.switch_of[second]]
-        below = ~common(a, b)
-        cable = 2 * self.nodes
-        up = np.where(below & (a >= 0), cable + 2 * a, -1)
-        down = np.where(below & (b >= 0), cable + 2 * b + 1, -1)
-        depth = self.chain.shape[1]
-        columns = [*(up[:, k] for k in reversed(range(depth))), *(down[:, k] for k in range(depth))]
-        return compress(columns, len(first))
+        up, down = (
+            np.where(way >= 0, 2 * (self.nodes + way) + side, -1).T
+            for side, way in enumerate(self._ways(first, second))
+        )
+        return compress([*up[::-1], *down], len(first))
 
     def _passed(self, first: Ints, second: Ints) -> Ints:
         """Return how many links between switches messages pass."""
-        a, b = self.chain[self.switch_of[first]], self.chain[self.switch_of[second]]
-        below = ~common(a, b)
-        passed = (below & (a >= 0)).sum(axis=1) + (below & (b >= 0)).sum(axis=1)
-        return np.asarray(passed, dtype=np.int64)
+        up, down = self._ways(first, second)
+        return np.asarray((up >= 0).sum(axis=1) + (down >= 0).sum(axis=1), dtype=np.int64)
 
     def sharing(self, one: int, other: int, nodes: Ints) -> Bools:
         """Return which pairs of nodes share a link between switches with a pair."""
-        switch = self.switch_of[nodes]
+        chain = self.chain[self.switch_of[nodes]]
         shared = np.zeros((len(nodes), len(nodes)), dtype=bool)
-        ends = int(self.switch_of[one]), int(self.switch_of[other])
-        for link in links_between(self.chain, *ends):
-            side = (self.chain[switch] == link).any(axis=1)
-            shared |= side[:, None] != side[None, :]
+        links = np.concatenate(self._ways(np.array([one]), np.array([other]))).ravel()
+        for link in links[links >= 0]:
+            below = (chain == link).any(axis=1)
+            shared |= below[:, None] != below
         return shared
 
     @property
@@ -167,30 +149,17 @@ class Graph(Fabric):
     switch_of: Ints
     joins: Ints
     names: tuple[str, ...]
-    rate: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", np.full(self.nodes + len(self.joins), np.nan))
+        self._derive(
+            text=f"{len(self.names)} switches that are no tree, {self.nodes} nodes",
+            switches=len(self.names),
+            rate=np.full(self.nodes + len(self.joins), np.nan),
+        )
 
-    @property
-    def nodes(self) -> int:  # type: ignore[override]
-        """Number of nodes."""
-        return len(self.switch_of)
-
-    @property
-    def switches(self) -> int:  # type: ignore[override]
-        """Number of switches."""
-        return len(self.names)
-
-    @property
-    def text(self) -> str:
-        """What it is, for people."""
-        return f"{self.switches} switches that are no tree, {self.nodes} nodes"
-
-    def cables(self) -> Ints:
-        """Return the ends of the cables, those of nodes first."""
-        nodes = np.stack([np.arange(self.nodes), self.nodes + self.switch_of], axis=1)
-        return np.concatenate([nodes, self.nodes + self.joins])
+    def trunks(self) -> Ints:
+        """Return the pairs of switches that are joined."""
+        return self.joins
 
     def between(self, first: Ints, second: Ints) -> Routes:
         """Raise P3SError: no way is known."""
@@ -235,30 +204,27 @@ class FatTree(Fabric):
     down: tuple[int, ...]
     above: tuple[int, ...]
     speed: tuple[float, ...]
-    rate: Floats = field(init=False)
+    copies: list[int] = field(init=False)
+    first_switch: Ints = field(init=False)
+    first_cable: Ints = field(init=False)
 
     def __post_init__(self) -> None:
-        parts = [
-            np.full(number, rate)
-            for number, rate in zip((self.nodes, *self._cables()), self.speed, strict=True)
-        ]
-        object.__setattr__(self, "rate", np.concatenate(parts))
-
-    @property
-    def nodes(self) -> int:  # type: ignore[override]
-        """Number of nodes."""
-        return int(np.prod(self.down))
-
-    @property
-    def text(self) -> str:
-        """What it is, for people."""
-        if not self.above:
-            return "one switch"
-        levels = zip((*self.down[:-1], 0), (*self.above, 0), strict=True)
-        told = ", then ".join(
-            f"{below} below a switch and {up} above" for below, up in levels if up
+        down, above, nodes = self.down, self.above, math.prod(self.down)
+        # Of each level: the switches of a group of nodes, and of all groups.
+        copies = [math.prod(above[:level]) for level in range(len(down))]
+        number = [math.prod(down[level + 1 :]) * each for level, each in enumerate(copies)]
+        cables = [nodes, *(each * up for each, up in zip(number, above, strict=False))]
+        levels = zip(down, above, strict=False)
+        told = ", then ".join(f"{below} below a switch and {up} above" for below, up in levels)
+        self._derive(
+            text=f"fat tree, {told}" if above else "one switch",
+            switch_of=np.arange(nodes) // down[0],
+            switches=sum(number),
+            rate=rates(*zip(cables, self.speed, strict=True)),
+            copies=copies,
+            first_switch=starts(number),
+            first_cable=starts(cables)[1:],
         )
-        return f"fat tree, {told}"
 
     def levels(self) -> tuple[Level, ...]:
         """Return the leaves, and the groups of nodes that share the switches of a level."""
@@ -266,43 +232,16 @@ class FatTree(Fabric):
         sizes = np.cumprod(self.down)
         return several([_level(k, node // size) for k, size in enumerate(sizes, 1)])
 
-    def _groups(self, level: int) -> int:
-        """Return how many groups of nodes have switches of a level (0: leaves) of their own."""
-        return int(np.prod(self.down[level + 1 :]))
-
-    def _copies(self, level: int) -> int:
-        """Return how many switches of a level a group of nodes has."""
-        return int(np.prod(self.above[:level]))
-
-    def _number(self, level: int) -> int:
-        return self._groups(level) * self._copies(level)
-
-    def _cables(self) -> list[int]:
-        return [self._number(level) * up for level, up in enumerate(self.above)]
-
-    @property
-    def switches(self) -> int:  # type: ignore[override]
-        """Number of switches, those of the lowest level first."""
-        return sum(self._number(level) for level in range(len(self.down)))
-
-    def _first(self, level: int) -> tuple[int, int]:
-        """Return the first switch of a level, and the first cable above it."""
-        return (
-            self.nodes + sum(self._number(k) for k in range(level)),
-            self.nodes + sum(self._cables()[:level]),
-        )
-
-    def cables(self) -> Ints:
+    def trunks(self) -> Ints:
         """Return the ends of the cables, those of each level together."""
-        node = np.arange(self.nodes)
-        parts = [np.stack([node, self._first(0)[0] + node // self.down[0]], axis=1)]
+        parts = [np.zeros((0, 2), dtype=np.int64)]
         for level, up in enumerate(self.above):
-            low = np.repeat(np.arange(self._number(level)), up)
-            choice = np.tile(np.arange(up), self._number(level))
-            group, copy = np.divmod(low, self._copies(level))
-            high = group // self.down[level + 1] * self._copies(level + 1) + copy * up + choice
-            here, there = self._first(level)[0], self._first(level + 1)[0]
-            parts.append(np.stack([here + low, there + high], axis=1))
+            first, above, _ = self.first_switch[level : level + 3]
+            low = np.repeat(np.arange(above - first), up)
+            choice = np.tile(np.arange(up), above - first)
+            group, copy = np.divmod(low, self.copies[level])
+            high = group // self.down[level + 1] * self.copies[level + 1] + copy * up + choice
+            parts.append(np.stack([first + low, above + high], axis=1))
         return np.concatenate(parts)
 
     def between(self, first: Ints, second: Ints) -> Routes:
@@ -310,14 +249,14 @@ class FatTree(Fabric):
         up: list[Ints] = []
         down: list[Ints] = []
         copy = np.zeros(len(first), dtype=np.int64)  # which of a group's switches, of this level
-        a, b, rest = first // self.down[0], second // self.down[0], second
+        a, b, rest = self.switch_of[first], self.switch_of[second], second
         for level, number in enumerate(self.above):
             climbs = a != b
             choice = rest % number
-            cable = self._first(level)[1]
             for group, into, side in ((a, up, 0), (b, down, 1)):
-                switch = group * self._copies(level) + copy
-                into.append(np.where(climbs, 2 * (cable + switch * number + choice) + side, -1))
+                switch = group * self.copies[level] + copy
+                cable = self.first_cable[level] + switch * number + choice
+                into.append(np.where(climbs, 2 * cable + side, -1))
             copy, rest = copy * number + choice, rest // number
             a, b = a // self.down[level + 1], b // self.down[level + 1]
         return compress([*up, *reversed(down)], len(first))

@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.base.ops import COLLECTIVE, COMPLETION, IO, RECV, SEND
-from p3s.capture.anybody import receivers
+from p3s.capture.requests import receivers
 from p3s.laws.exact import evaluate_int
 from p3s.model.comparison import Difference, Moved, OrderAgreement
 from p3s.model.grid.at import GridAt

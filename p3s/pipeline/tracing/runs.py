@@ -163,32 +163,20 @@ def _plan(
     study: Study, np: int, repeats: int, recording: Recording, timed: bool, times: bool
 ) -> list[_Step]:
     """Return the runs at one count; native ones come first: they fail sooner than counted ones."""
-    counted = recording.work == "instructions"
-    found: list[_Step] = []
-    if timed or (counted and times):
-        native = replace(recording, work="cpu")
-        found = [
-            _Step(
-                f"np={np} native run{_of(rep, repeats)}",
-                rep,
-                study.timed_dir(np, rep),
-                native,
-                native=True,
-            )
-            for rep in range(repeats)
-        ]
+    counted, native = recording.work == "instructions", replace(recording, work="cpu")
+    natives = [
+        _Step(f"np={np} native run{_of(rep, repeats)}", rep, study.timed_dir(np, rep), native, True)
+        for rep in range(repeats)
+        if timed or (counted and times)
+    ]
     if timed:
-        return found
+        return natives
     if counted:
-        name = f"np={np} counting instructions" if found else f"np={np}"
-        return [*found, _Step(name, 0, study.runs_dir(np), recording)]
+        name = f"np={np} counting instructions" if natives else f"np={np}"
+        return [*natives, _Step(name, 0, study.runs_dir(np), recording)]
+    name = f"np={np}" + " run" * (repeats > 1)
     return [
-        _Step(
-            f"np={np}" + (f" run{_of(rep, repeats)}" if repeats > 1 else ""),
-            rep,
-            study.runs_dir(np, rep),
-            recording,
-        )
+        _Step(f"{name}{_of(rep, repeats)}", rep, study.runs_dir(np, rep), recording)
         for rep in range(repeats)
     ]
 

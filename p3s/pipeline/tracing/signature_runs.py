@@ -13,7 +13,7 @@ from p3s.base.settings import traces_of
 from p3s.base.study import RUN_SCHEMA, Study, read_json, write_json
 from p3s.base.text import processes, quoted
 from p3s.capture import read_run
-from p3s.capture.recording_plan import WORK, Enough, Plan
+from p3s.capture.recording_plan import WORK, Enough
 from p3s.model.evaluate import model_grid, phase_weight
 from p3s.model.stage import check_dims, keep_dims, listed_extents, load
 from p3s.pipeline.tracing.runs import TraceRequest
@@ -23,7 +23,7 @@ from p3s.signature.sampled import SAMPLED, predict, saved_by
 from p3s.signature.store import load_phases
 from p3s.signature_runner.recording import Recording
 from p3s.signature_runner.traced_run import Launch, trace_once
-from p3s.signature_runner.work_unit import of_study
+from p3s.signature_runner.work_unit import in_unit_of
 
 
 def run_signature(
@@ -45,10 +45,12 @@ def run_signature(
         )
     keep_dims(study, extents)
     phases = load_phases(traces_of(study))
-    recording = _recording(study, asked)
+    recording = in_unit_of(traces_of(study), asked)
     prepared = []
     for np in counts:  # everything that can be refused is, before anything runs
-        plan = _plan(phases, np, settings, recording)
+        # Where ranks take turns on a core, the time inside calls tells nothing about the program.
+        work_alone = np > cores() or recording.work == "instructions"
+        plan = plan_of(phases, np, replace(settings, measure=WORK) if work_alone else settings)
         weights = weights_at(study, phases, np) if asked.stop else None
         prepared.append((np, plan, weights))
         rare = too_rare(phases, np, plan)
@@ -65,22 +67,6 @@ def run_signature(
         results.append(_one(study, launch, np, replace(recording, plan=plan), phases, weights, bar))
         bar.done(f"np={np}: {results[-1]['saved']['wall_s']:.1f} s")
     return study, results
-
-
-def _recording(study: Study, asked: Recording) -> Recording:
-    unit = of_study(traces_of(study)).work
-    if asked.work not in ("auto", unit):
-        raise UsageError(
-            f"--work {asked.work}: the work of {study.root} is measured in {unit}; leave --work out"
-        )
-    return replace(asked, work=unit)
-
-
-def _plan(phases: Phases, np: int, settings: Enough, recording: Recording) -> Plan:
-    # Where ranks take turns on a core, the time inside calls tells nothing about the program.
-    if np > cores() or recording.work == "instructions":
-        settings = replace(settings, measure=WORK)
-    return plan_of(phases, np, settings)
 
 
 def _one(

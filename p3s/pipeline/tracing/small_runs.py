@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
-from p3s.base.records import work_of
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.costs.small_runs.places import Same
@@ -30,8 +28,7 @@ from p3s.pipeline.other_inputs import (
 from p3s.pipeline.tracing.counts import Asked, Failure, Traced, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.predict.commands import Commands, counts_to_add, most_repeats
-from p3s.signature_runner.recording import Recording
-from p3s.signature_runner.work_unit import of_study
+from p3s.signature_runner.work_unit import in_unit_of
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,10 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
     check_command(study, words)
     check_dims(study, request.extents, [])
     keep_dims(study, request.extents)
-    recording = _same_unit(study, request.recording, counts)
+    recording = in_unit_of(traces_of(study), request.recording)
+    # wall time says nothing where processes share cores; both are time
+    if recording.work == "wall" and any(n > cores() for n in counts or [cores() + 1]):
+        recording = replace(recording, work="cpu")
     reference = _reference(study)
     wanted = list(counts) or _walk(study, reference, up_to)
     repeats = request.repeats or most_repeats(study)
@@ -92,21 +92,6 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
         save(commit(study, name, new, [row.np for row in done.counts]), list(same.values()))
     matched = write_far(study, reference, keep=has_model(study))
     return SmallRuns(study, name, done, matched)
-
-
-def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recording:
-    """Return how the runs are recorded: work in the unit of the study; UsageError for another."""
-    own = of_study(traces_of(study)).work
-    if asked.work not in ("auto", own):
-        there = " and ".join(work_of(run for run in study.runs() if run.info)) or own
-        raise UsageError(
-            f"--work {asked.work}: the study's work was measured in {there}, and work "
-            "can only be compared in one unit; leave out --work"
-        )
-    # wall time says nothing where processes share cores; both are time
-    if own == "wall" and any(n > cores() for n in counts or [cores() + 1]):
-        own = "cpu"
-    return replace(asked, work=own)
 
 
 def _reference(study: Study) -> Reference:

@@ -171,20 +171,14 @@ def check_counts(study: Study | None, counts: Sequence[int]) -> None:
     """Refuse a study that would hold too few distinct counts, before anything is run."""
     there = set(study.counts()) if study is not None else set()
     total = sorted(there | set(counts))
-    if len(total) < MIN_COUNTS:
+    more = [total[-1] << k for k in range(1, 1 + MIN_COUNTS - len(total))]
+    if more:
         raise UsageError(
             f"-n {','.join(map(str, counts))}: the study would hold "
             f"{len(total)} process count{'s' if len(total) > 1 else ''}, the model needs "
             f"{MIN_COUNTS} (two to fit and one held out); add a count, for example "
-            f"-n {','.join(map(str, [*total, *_more(total)]))}"
+            f"-n {','.join(map(str, [*total, *more]))}"
         )
-
-
-def _more(counts: list[int]) -> list[int]:
-    more: list[int] = []
-    while len(counts) + len(more) < MIN_COUNTS:
-        more.append(2 * (more or counts)[-1])
-    return more
 
 
 def without_loop(study: Study, rows: Sequence[TracedCount]) -> str:

@@ -102,8 +102,9 @@ def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) ->
             new = not at.root.exists()
             command = filled(words, setting)
             try:
-                if at.root.joinpath("study.json").exists():
-                    _own_model(at, bar)
+                derived = at.manifest_path.exists() and at.manifest().get("derived")
+                if derived and not at.runs():  # its derived model stays till it is traced
+                    bar.say(f"{at.root.name}: was derived from other values, is traced now")
                 at = Study.create(at.root, command)
                 threads = int(setting.get(THREADS, 0))
                 here = replace(
@@ -161,12 +162,6 @@ def _root(root: Path, words: list[str], values: Mapping[str, Sequence[Fraction]]
     study = Study.create(root, words)
     study.update(parameters={name: [] for name in values})
     return study
-
-
-def _own_model(at: Study, bar: Progress) -> None:
-    """Let a study that was derived become one that is traced; its derived model stays till then."""
-    if at.manifest().get("derived") and not at.runs():
-        bar.say(f"{at.root.name}: was derived from other values, is traced now")
 
 
 def _remember(study: Study) -> None:

@@ -1,13 +1,19 @@
-"""Receives from anybody (MPI_ANY_SOURCE) in the order of whom they received from.
+"""Requests that are read in another form than the run had.
 
-Of several that are posted one right after the other and completed by one call, chance decides
-which takes which message. Any order is as true as that of the run; one that is always the same
-shows what runs have in common.
+Cancelled ones were no messages, and what completed them completed nothing: neither the call that
+left such a request nor a completion of nothing else is read; one that completes others too has
+fewer. A request that was not cancelled in time is one like any other.
+
+Receives from anybody (MPI_ANY_SOURCE) are in the order of whom they received from. Of several that
+are posted one right after the other and completed by one call, chance decides which takes which
+message. Any order is as true as that of the run; one that is always the same shows what runs have
+in common.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +24,38 @@ from p3s.capture.parts import CallBook, Parts
 from p3s.capture.types import RankTrace, RunTrace, present_ranks
 
 
-def takes(op: str) -> bool:
-    """Tell whether calls of a name are receives that leave a request."""
-    return op in ops.POSTED
+def some_cancelled(run: RunTrace) -> bool:
+    """Tell whether a run, of one rank, has requests that were cancelled."""
+    return any(run.ranks[rank].cancelled.any() for rank in present_ranks(run))
 
 
-def there(run: RunTrace) -> bool:
+def without_cancelled(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
+    """Return which events are left out, and completions with the requests that are left of them."""
+    completing, posting = rt.done[rt.cancelled].T
+    by_others = completing != posting  # one that was freed stands as completed by itself
+    events, less = np.unique(completing[by_others], return_counts=True)
+    calls = [run.calls[number] for number in rt.call[events].tolist()]
+    left = np.array([call.bytes for call in calls], dtype=np.int64) - less
+    some = left > 0
+    fewer = [
+        book.number(replace(call, bytes=number, count=number))
+        for call, number in zip(calls, left.tolist(), strict=True)
+        if number > 0
+    ]
+    return Parts(
+        events[some],
+        np.array(fewer, dtype=np.int64),
+        single=True,
+        gone=np.union1d(events[~some], posting),
+    )
+
+
+def some_from_anybody(run: RunTrace) -> bool:
     """Tell whether a run, of one rank, may have several such receives from anybody."""
-    if not any(takes(call.op) for call in run.calls):
+    if not any(call.op in ops.POSTED for call in run.calls):
         return False
-    present = present_ranks(run)
-    some = ((rt.call, rt.anybody) for rt in (run.ranks[rank] for rank in present))
-    return any(sum(takes(run.calls[c].op) for c in call[at]) > 1 for call, at in some)
+    some = ((rt.call, rt.anybody) for rt in (run.ranks[rank] for rank in present_ranks(run)))
+    return any(sum(run.calls[c].op in ops.POSTED for c in call[at]) > 1 for call, at in some)
 
 
 def receivers(run_dir: Path, ranks: Collection[int]) -> set[int]:
@@ -44,7 +70,7 @@ def receivers(run_dir: Path, ranks: Collection[int]) -> set[int]:
     return {rank for rank, run in read if len(run.ranks[rank].anybody)}
 
 
-def parts(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
+def in_order_of_ranks(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
     """Return the receives that have another place in the order of ranks, each as one part."""
     call = np.asarray(rt.call, dtype=np.int64)
     events, group = _groups(run, rt)
@@ -64,7 +90,9 @@ def _groups(run: RunTrace, rt: RankTrace) -> tuple[Ints, Ints]:
     completing[kept[:, 1]] = kept[:, 0]
     events = np.unique(rt.anybody)
     calls = [run.calls[number] for number in rt.call[events]]
-    posted = np.array([takes(call.op) for call in calls], dtype=bool) & (completing[events] >= 0)
+    posted = np.array([call.op in ops.POSTED for call in calls], dtype=bool) & (
+        completing[events] >= 0
+    )
     events = events[posted]
     alike = np.array(
         [(call.site, call.comm) for call, own in zip(calls, posted, strict=True) if own],
