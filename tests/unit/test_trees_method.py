@@ -72,7 +72,7 @@ def test_the_synthetic_machine(program: str, known: tuple[float, ...], best: tup
 
 
 def test_accuracy_and_advice(tree: Tree, fresh: Table) -> None:
-    """C20, C21 on one seed; benchmarks/trees.py has five."""
+    """C20, C21 on one seed; benchmarks/trees.py takes five."""
     errors = errors_of(tree, fresh)
     assert np.median(errors) <= 0.025 and np.percentile(errors, 90) <= 0.11
     one = grow(machine.runs("nb", TRAINING, 0.02, 0), NB, ["w1"], Growing(minsplit=3360))
