@@ -119,8 +119,7 @@ test-mpi: $(READY) $(MPI)
 coverage: $(READY) $(MPI)
 	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi" --cov=p3s --cov-report=term:skip-covered tests/unit tests/cli
 
-# Files of all formats, changed at random (chosen by coverage too where atheris is installed:
-# .venv/bin/pip install atheris), then P3S's own C: the writer of captures, the replay's loop.
+# Files of all formats, changed at random, then P3S's own C: the writer of captures, the replay's loop.
 SECONDS ?= 600
 fuzz: $(READY)
 	$(BIN)/python benchmarks/fuzz_files.py --seconds $(SECONDS)
