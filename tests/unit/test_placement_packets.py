@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hybrids import HYBRIDS, chosen, counted_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packets import packet_size, simulate_packets
-from traffic_patterns import all_to_all_in_rows, around, fixed_halo
+from packets import simulate_packets
 
-from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.allocation import allocation
@@ -48,50 +45,10 @@ def test_two_flows_on_one_link_wait_for_each_other() -> None:
     assert apart.counters.buffered.sum() == 0
 
 
-def test_adaptive_packets_go_round_a_busy_link() -> None:
-    torus = read_fabric("torus:8x8", 64)
-    # Both from (0, 0) to (2, 2), and one flow that fills the way along the first dimension.
-    source, dest = [0, 0, 1, 0], [18, 18, 3, 2]
-    assert cycles(torus, source, dest, adaptive=True) < cycles(torus, source, dest)
-
-
-def test_a_node_of_a_torus_takes_in_eight_packets_a_cycle() -> None:
-    torus = read_fabric("torus:3x3x3x3x3", 243)
-    ends = [1, 2, 3, 6, 9, 18, 27, 54, 81, 162]  # the ten neighbours of node 0
-    assert cycles(torus, ends, [0] * 10) > K + 1
-    assert cycles(torus, ends[:8], [0] * 8) == K + 1
-
-
-def test_links_of_other_speeds(tmp_path) -> None:
-    file = tmp_path / "net.json"
-    speeds = '["1Gbit/s", "3Gbit/s"]'
-    file.write_text(f'{{"kind": "fat-tree", "down": [2, 2], "up": [1], "speed": {speeds}}}')
-    tree = read_fabric(str(file), 4)
-    # Two nodes' packets climb a link three times as fast: none waits for the other.
-    assert cycles(tree, [0, 1], [2, 3]) == K + 4
-    slow = read_fabric("fat-tree:2,1,2", 4)
-    assert cycles(slow, [0, 1], [2, 3]) >= 2 * K
-
-
 def test_messages_inside_nodes_and_none_take_no_time() -> None:
     for sent in (traffic(8, [0, 2], [1, 3], 99), traffic(8, [], [], [])):
         found = simulate_packets(sent, block(8, 2), read_fabric("torus:4", 4))
         assert found.cycles == found.packets == found.counters.received.sum() == 0
-
-
-def test_sizes_of_packets() -> None:
-    sent = traffic(2, [0, 0, 0], [1, 1, 1], [0, 512, 513])
-    found = simulate_packets(sent, block(2, 1), read_fabric("torus:2", 2))
-    assert found.packets == 1 + 1 + 2 and found.counters.nbytes.sum() == 1025
-    big = traffic(2, [0], [1], 1 << 30)
-    size = packet_size(big, 1000)
-    assert (
-        simulate_packets(big, block(2, 1), read_fabric("torus:2", 2), packet=size).packets == 1000
-    )
-    assert packet_size(sent, 1000) == 512
-    for options, why in (({"packet": 0}, "holds nothing"), ({"adaptive": True}, "adaptive")):
-        with pytest.raises(P3SError, match=why):
-            simulate_packets(sent, block(2, 1), read_fabric("fat-tree:2,1,2", 2), **options)
 
 
 @settings(max_examples=40, deadline=None)
@@ -124,22 +81,3 @@ def test_what_is_sent_passes_as_many_links_as_its_way_has(told, rows, adaptive, 
     again = simulate_packets(sent, placed, fabric, adaptive=adaptive, seed=seed)
     assert again.cycles == found.cycles
     assert (again.counters.buffered == found.counters.buffered).all()
-
-
-def test_all_sets_of_features_from_the_simulation() -> None:
-    torus = read_fabric("torus:4x4x2x2", 64)
-    sent = all_to_all_in_rows((8, 4, 16), 2, 2048)
-    placed = random_on(512, allocation(64, 8), 1)
-    found = simulate_packets(sent, placed, torus)
-    values = counted_features(sent, placed, torus, found.counters)
-    assert all(list(chosen(values, name)) == list(HYBRIDS[name]) for name in HYBRIDS)
-    assert values["avg buffer TO"] >= values["avg buffer AO"] > values["avg buffer"] > 0
-    static = link_features(sent, placed, torus)
-    assert all(values[name] == pytest.approx(static[name]) for name in static)
-
-
-def test_a_hundred_thousand_packets_take_a_moment() -> None:
-    torus = read_fabric("torus:4x4x4x2x2", 256)
-    sent = fixed_halo((16, 16, 8), around(3), 1024)
-    found = simulate_packets(sent, random_on(2048, allocation(256, 8), 1), torus)
-    assert found.packets > 100_000 and found.cycles > found.counters.received.max()
