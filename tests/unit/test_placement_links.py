@@ -1,10 +1,9 @@
-"""Distances, loads, outliers, queues and hybrid sets: examples by hand, and what always holds."""
+"""Distances, loads, outliers and queues: examples by hand, and what always holds."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hybrids import COUNTED, HYBRIDS, Counters, chosen, counted_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traffic_patterns import at_faces, fixed_halo
@@ -101,36 +100,6 @@ def test_far_messages_and_nodes() -> None:
     assert found["sum dilation AO"] == found["sum hops AO"] == 4
     # Nodes: 1, 1, 4, 2 and four with none: mean 1, above it 4 and 2.
     assert found["sum maxdil AO"] == 6
-
-
-def test_sets_are_those_of_the_source() -> None:
-    ring = read_fabric("torus:4", 4)
-    sent = traffic(4, [0, 0], [1, 2], [10, 20])
-    values = link_features(sent, block(4, 1), ring)
-    assert chosen(values, "H1") == {"avg bytes": 6.25, "max bytes": 30, "max FIFO": 2}
-    assert list(chosen(values, "H2")) == list(HYBRIDS["H2"])
-    for name in ("H3", "H4", "H5", "H6"):
-        with pytest.raises(P3SError, match=f"{name} needs avg .*H1 or H2"):
-            chosen(values, name)
-    with pytest.raises(P3SError, match="no set"):
-        chosen(values, "H7")
-    assert not set(COUNTED) & set(values)
-
-
-def test_features_of_counters() -> None:
-    ring = read_fabric("torus:4", 4)
-    sent = traffic(4, [0], [1], 10)
-    links = np.flatnonzero(network_links(ring))
-    nbytes, received, buffered = np.zeros(16), np.zeros(16), np.zeros(16)
-    nbytes[links[:2]], received[links[:2]], buffered[links[:2]] = (100, 60), (10, 6), (5, 6)
-    values = counted_features(sent, block(4, 1), ring, Counters(nbytes, received, buffered))
-    assert values["avg bytes"] == 20 and values["max bytes"] == 100
-    assert values["avg bytes AO"] == 80 and values["avg bytes TO"] == 100
-    assert values["avg buffer"] == 11 / 8 and values["avg buffer AO"] == 5.5
-    assert values["avg buffer TO"] == 6
-    assert values["avg delay AO"] == 0.75 and values["avg delay TO"] == 1
-    assert all(len(chosen(values, name)) == len(HYBRIDS[name]) for name in HYBRIDS)
-    assert [len(HYBRIDS[f"H{k}"]) for k in range(1, 7)] == [3, 4, 4, 3, 5, 6]
 
 
 def test_nodes_by_name() -> None:

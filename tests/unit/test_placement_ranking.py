@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from concordance import concordance, regret
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
@@ -26,23 +25,18 @@ def test_constant_error_keeps_the_order() -> None:
 
 def test_order_and_ties() -> None:
     up, down = [1.0, 2.0, 3.0], [3.0, 2.0, 1.0]
-    assert rcc(up, up) == concordance(up, up) == 1 and rcc(up, down) == concordance(up, down) == 0
+    assert rcc(up, up) == 1 and rcc(up, down) == 0
     assert rcc(up, [1.0, 1.0, 1.0]) == 0  # ties are wrong
-    # Pairs i > j: x_i > x_j and y_i >= y_j holds for all where the prediction is flat.
-    assert concordance(up, [1.0, 1.0, 1.0]) == 1
-    assert concordance(down, [1.0, 1.0, 1.0]) == 0  # as printed: it depends on the order
     assert r_squared(up, [2.0, 2.0, 2.0]) == 0
     assert math.isnan(r_squared([1.0, 1.0], [1.0, 1.0])) and math.isnan(rcc([1.0], [1.0]))
-    assert regret([2.0, 1.0, 3.0], [1.0, 2.0, 3.0]) == 2
     with pytest.raises(ValueError):
         rcc([1.0], [1.0, 2.0])
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.permutations(range(12)))
-def test_without_ties_both_are_kendalls_tau(order) -> None:
+def test_without_ties_it_is_kendalls_tau(order) -> None:
     t = np.arange(12.0)
     p = np.array(order, dtype=float)
     tau = kendalltau(t, p).statistic
     assert rcc(t, p) == pytest.approx((1 + tau) / 2, abs=1e-12)
-    assert concordance(t, p) == pytest.approx((1 + tau) / 2, abs=1e-12)
