@@ -202,17 +202,6 @@ def test_waitsome_waits_for_its_number() -> None:
     assert ends(steps, found, 0)[3:] == [4000 + L, 8000 + L]
 
 
-def overlapped(background: bool) -> tuple[float, float]:
-    """Return when sender and receiver of a rendezvous message with work beside it end."""
-    b = Builder(2)
-    b.add(0, "MPI_Isend", 1, 4000)
-    b.add(1, "MPI_Irecv", 0, 4000)
-    for rank in range(2):
-        b.add(rank, "MPI_Wait", work_ns=50_000)
-    steps, found = run(b, None, network(background=background))
-    return ends(steps, found, 0)[1], ends(steps, found, 1)[1]
-
-
 def test_partner_that_is_not_there() -> None:
     b = Builder(3, ranks=[0])
     b.add(0, "MPI_Recv", 1, 100)

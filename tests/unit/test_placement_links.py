@@ -17,7 +17,6 @@ from p3s.methods.placement.links import (
     longest_queue,
     mean_of,
     near_largest,
-    network_links,
     paths,
     prior_metrics,
 )
@@ -37,25 +36,6 @@ def test_six_metrics_on_a_ring_of_four() -> None:
         "avg bytes": 50 / 8,
         "max bytes": 30,
     }
-
-
-def test_torus_of_the_source() -> None:
-    torus = read_fabric("torus:4x4x4x8x2", 1024)
-    assert torus.nodes == 1024 and network_links(torus).sum() == 10_240
-    zero = np.zeros(1024, dtype=np.int64)
-    assert torus.distances(zero, np.arange(1024)).max() - 1 == 2 + 2 + 2 + 4 + 1
-    ring = read_fabric("torus:8", 8)
-    sent = traffic(8, [0, 5], [5, 0], 1)
-    assert paths(sent, block(8, 1), ring).dilation.tolist() == [3, 3]
-    assert paths(sent, block(8, 8), ring).dilation.tolist() == [0]
-
-
-def test_messages_inside_a_node_count_in_averages_only() -> None:
-    ring = read_fabric("torus:4", 4)
-    sent = traffic(8, [0, 0], [1, 2], [30, 10], [1, 3])
-    found = prior_metrics(paths(sent, block(8, 2), ring), ring)
-    assert found["avg dilation"] == 3 / 4 and found["hops per byte"] == 30 / 60
-    assert found["max bytes"] == 30
 
 
 def test_links_of_nodes_count_on_networks_of_switches() -> None:
@@ -83,13 +63,6 @@ def test_queues_of_a_ring() -> None:
     found = paths(sent, block(8, 1), ring)
     assert longest_queue(found, ring) == 3
     assert longest_queue(paths(sent, block(8, 8), ring), ring) == 0
-
-
-def test_queue_is_that_of_the_dimension_with_farthest_to_go() -> None:
-    torus = read_fabric("torus:8x8", 64)  # node x + 8 y
-    # (1, 3) and (0, 2) go along y, (3, 1) along x, (2, 2) along the first: two and two.
-    sent = traffic(64, [0] * 4, [1 + 24, 16, 3 + 8, 2 + 16], 8)
-    assert longest_queue(paths(sent, block(64, 1), torus), torus) == 2
 
 
 def test_far_messages_and_nodes() -> None:
