@@ -216,12 +216,10 @@ def results(args: argparse.Namespace, wanted: list[Program]) -> dict[str, Any]:
 
 
 def show(seen: dict[str, Any], args: argparse.Namespace) -> None:
-    """Print the table, draw the picture and write the file that were asked for."""
+    """Print the table and write the file that were asked for."""
     rows = seen["programs"]
     seen["summary"] = report.summary(rows)
     print(report.table(rows))
-    if args.picture:
-        report.picture(rows, args.picture)
     if args.out:
         args.out.write_text(json.dumps(seen, indent=1) + "\n")
 

@@ -257,6 +257,7 @@ def test_work_is_never_negative_anywhere(points):
     for n in (1, 64, 10**6):
         low, high = law.interval(n)
         assert 0 <= low <= high and math.isfinite(high)
+    assert law.half_width(10**6) >= 0
 
 
 @pytest.mark.parametrize(

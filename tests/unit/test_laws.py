@@ -16,8 +16,6 @@ from p3s.laws.expr import BLOCK_KINDS, block, block_size, check, evaluate, num, 
 from p3s.laws.symbolic import to_sympy, to_text
 from p3s.laws.worklaws import fit_work
 from p3s.model.grid.at import coords_of, rank_of
-from p3s.model.sizes.joint import law_alone
-from p3s.model.sizes.observations import Observations
 
 
 @settings(max_examples=60, deadline=None)
@@ -26,45 +24,6 @@ def test_blocks_cover_their_extent(extent, p, kind):
     sizes = block_size(kind, extent, p, np.arange(p))
     assert sizes.sum() == extent
     assert sizes.min() >= 0
-
-
-@pytest.mark.parametrize("kind", BLOCK_KINDS[:5])
-@pytest.mark.parametrize(("factor", "ghost"), [(1, 0), (3, 0), (1, 2)])
-def test_uneven_block_products_are_found(kind, factor, ghost):
-    rows = []
-    for n in (4, 6, 9, 16):
-        dims = dims_balanced(n, 2)
-        c = coords_of(dims, n)
-        value = block_size(kind, 106, dims[0], c[0]) * factor + ghost
-        rows.append((n, dims, c, value))
-    obs = _observations(rows)
-    law = law_alone(obs)
-    assert law is not None
-    dims = dims_balanced(60, 2)
-    c = coords_of(dims, 60)
-    env = {"n": 60, "r": np.arange(60), "p0": dims[0], "p1": dims[1], "c0": c[0], "c1": c[1]}
-    assert np.array_equal(
-        evaluate_int(law.expr, env), block_size(kind, 106, dims[0], c[0]) * factor + ghost
-    )
-
-
-def _observations(rows):
-    env = {k: [] for k in ("n", "r", "p0", "p1", "c0", "c1", "s")}
-    for n, dims, c, _ in rows:
-        one = np.ones(n, dtype=np.int64)
-        for key, v in (
-            ("n", one * n),
-            ("r", np.arange(n)),
-            ("p0", one * dims[0]),
-            ("p1", one * dims[1]),
-            ("c0", c[0]),
-            ("c1", c[1]),
-            ("s", one * 0),
-        ):
-            env[key].append(v)
-    return Observations(
-        {k: np.concatenate(v) for k, v in env.items()}, np.concatenate([r[3] for r in rows]), 2
-    )
 
 
 def test_grids():
