@@ -47,7 +47,7 @@ ESTIMATORS = ("simulation", "whole", "thesis")
 #: Of a replay's result in the raw data.
 KEPT = (
     "nodes",
-    "pairs",
+    "iterations",
     "programs",
     "passes",
     "network",
