@@ -26,7 +26,7 @@ READY := $(VENV)/.ready
 MPI := $(VENV)/mpi/choice
 STUDY := demo-study
 
-# Tests that start no MPI run beside each other.
+# Tests that start no MPI run beside each other, those of a file together: what they share is made once.
 WORKERS ?= 2
 
 # What the demo traces and predicts, and the problem: one that computes more than it waits for memory,
@@ -109,7 +109,7 @@ demo: $(MPI)
 PROOF := tests/e2e/test_cli_mpi.py tests/e2e/test_first_run.py
 
 test: $(READY) $(MPI)
-	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi" tests/unit tests/cli
+	$(RUN) python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow and not mpi" tests/unit tests/cli
 	$(RUN) python -m pytest -q -m "not slow" $(PROOF)
 
 test-mpi: $(READY) $(MPI)
@@ -117,10 +117,9 @@ test-mpi: $(READY) $(MPI)
 
 # What the tests without MPI reach, in this process and its workers; programs they start count not.
 coverage: $(READY) $(MPI)
-	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi" --cov=p3s --cov-report=term:skip-covered tests/unit tests/cli
+	$(RUN) python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow and not mpi" --cov=p3s --cov-report=term:skip-covered tests/unit tests/cli
 
-# Files of all formats, changed at random (chosen by coverage too where atheris is installed:
-# .venv/bin/pip install atheris), then P3S's own C: the writer of captures, the replay's loop.
+# Files of all formats, changed at random, then P3S's own C: the writer of captures, the replay's loop.
 SECONDS ?= 600
 fuzz: $(READY)
 	$(BIN)/python benchmarks/fuzz_files.py --seconds $(SECONDS)

@@ -3,6 +3,9 @@
     python benchmarks/all.py [--quick] [--group speed|error|all] [--only tracer_cost,simulate,...]
                              [--no-history] [--pictures DIR] [--pages FILE...]
 
+A benchmark has a function ``figures(quick)``; some have a table PARTS of more, which are asked for
+by name: ``--only load:appends,laws:noisy``.
+
 Prints a table; a run is kept in history.jsonl beside this file and compared with the last one of
 its kind: ratios to other tools where there are any, as both ran on the same machine. Other tools
 are optional, what is missing is said. P3S_BENCH_LOGGOPSIM: directory of LogGOPSim and txt2bin;
@@ -24,10 +27,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# This directory has a replay.py, which must not be taken for the package.
 sys.path = [
     *(path for path in sys.path if Path(path).resolve() != HERE),
     str(HERE.parent),
+    str(HERE.parent / "tests" / "helpers"),
     str(HERE),
 ]
 
@@ -79,7 +82,9 @@ def main() -> None:
     for name in told.only.split(",") if told.only else chosen:
         begin, before = time.perf_counter(), sum(os.times()[:4])
         try:
-            seen = importlib.import_module(name).figures(told.quick)
+            module, _, part = name.partition(":")
+            benchmark = importlib.import_module(module)
+            seen = (benchmark.PARTS[part] if part else benchmark.figures)(told.quick)
         except (Exception, SystemExit) as err:  # the others are still worth their time
             failed.append(f"{name}: {type(err).__name__}: {err}")
             continue

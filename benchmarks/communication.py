@@ -1,13 +1,13 @@
 """Learn simulated machines, predict traffic that they have not seen, compare with SimGrid.
 
-    python benchmarks/communication.py [--work DIR] [--only fat-tree,torus,dragonfly,ranking,scale]
+    python benchmarks/communication.py [--work DIR] [--only fat-tree,torus,dragonfly,ranking]
 
 Machines of 64 nodes (SimGrid): fat tree with 8 nodes a leaf and half the bandwidth above, torus of
 4 x 4 x 4, dragonfly of 4 groups of 4 switches. Trained on random pairs of up to 32 ranks, asked
 about phases of applications on up to 64 and 256 ranks, placed in blocks and at random
 (docs/accuracy.md, "Learned communication"). Ranking: 84 placements of three patterns on the
-simulated torus, 56 of them trained. Scale: the same on networks of simulated packets, trained at
-256 nodes, asked at 512. What was measured is kept in DIR; results are in DIR/communication.json.
+simulated torus, 56 of them trained. What was measured is kept in DIR; results are in
+DIR/communication.json.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ HERE = Path(__file__).resolve().parent
 sys.path = [path for path in sys.path if Path(path).resolve() != HERE]
 sys.path += [str(HERE.parent), str(HERE / "sources")]
 
-from concordance import concordance, concordance_within, group_means, regret  # noqa: E402
-from hybrids import HYBRIDS, counted_features  # noqa: E402
-from packets import PACKET, simulate_packets  # noqa: E402
 from traffic_patterns import (  # noqa: E402
     all_to_all_in_rows,
     around,
@@ -49,8 +46,9 @@ from p3s.methods.placement.allocation import allocation  # noqa: E402
 from p3s.methods.placement.candidates import candidates  # noqa: E402
 from p3s.methods.placement.costs import SIMULATED, Phase, network_id, row_of  # noqa: E402
 from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
+from p3s.methods.placement.links import link_features  # noqa: E402
 from p3s.methods.placement.phases import Traffic  # noqa: E402
-from p3s.methods.placement.ranking import agreement  # noqa: E402
+from p3s.methods.placement.ranking import agreement, rcc  # noqa: E402
 from p3s.methods.placement.simulated import simulated_seconds  # noqa: E402
 from p3s.methods.placement.training import train as training  # noqa: E402
 from p3s.methods.placement.training.campaign import Settings  # noqa: E402
@@ -63,7 +61,7 @@ from p3s.methods.placement.training.jobs import (  # noqa: E402
     measure,
     on_processes,
 )
-from p3s.program.mapping import RankMap, rank_map  # noqa: E402
+from p3s.program.mapping import rank_map  # noqa: E402
 from p3s.simulate.network import Network  # noqa: E402
 
 NODES = 64
@@ -270,31 +268,15 @@ def kernels(cut2: tuple[int, ...], cut3: tuple[int, ...], nbytes: int) -> dict[s
     }
 
 
-#: Packets of this size for what waits where, the mean of so many orders of posting.
-RANKING_PACKET, ORDERS = 2048, 3
-#: Sets beside those of SC13: two of them together, and the time that the simulation says.
-OTHERS = {
-    "max bytes": ("max bytes",),
-    "max dilation": ("max dilation",),
-    "H3 and H5": tuple(dict.fromkeys([*HYBRIDS["H3"], *HYBRIDS["H5"]])),
-}
-SIMULATED_SETS = {"simulated": (SIMULATED,), "H1 and simulated": (*HYBRIDS["H1"], SIMULATED)}
-
-
-def counted(sent: Traffic, placed: RankMap, fabric: Fabric, packet: int) -> tuple[dict, float]:
-    """Return features of links and queues and the cycles, means of several orders of posting."""
-    found = [
-        simulate_packets(sent, placed, fabric, packet=packet, seed=seed) for seed in range(ORDERS)
-    ]
-    rows = [counted_features(sent, placed, fabric, each.counters) for each in found]
-    mean = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-    return mean, float(np.mean([each.cycles for each in found]))
+def regret(measured: np.ndarray, predicted: np.ndarray) -> float:
+    """Return the time of the one that is predicted to be the fastest, over that of the fastest."""
+    return float(measured[int(predicted.argmin())] / measured.min())
 
 
 def _plain(seconds: np.ndarray, y: np.ndarray) -> tuple[float, int]:
     """Return the same of times that were not learned from the others."""
     tests = [np.random.default_rng(seed).permutation(len(y))[TAUGHT:] for seed in range(SPLITS)]
-    order = [concordance(y[other], seconds[other]) for other in tests]
+    order = [rcc(y[other], seconds[other]) for other in tests]
     good = sum(regret(y[other], seconds[other]) <= 1.05 for other in tests)
     return float(np.mean(order)), int(good)
 
@@ -309,7 +291,7 @@ def _splits(rows: list, y: np.ndarray, names: tuple[str, ...]) -> tuple[float, i
         one, other = mixed[:TAUGHT], mixed[TAUGHT:]
         forest = ExtraTreesRegressor(100, random_state=seed).fit(x[one], y[one])
         found = forest.predict(x[other])
-        order.append(concordance(y[other], found))
+        order.append(rcc(y[other], found))
         good += regret(y[other], found) <= 1.05
     return float(np.mean(order)), int(good)
 
@@ -330,57 +312,15 @@ def ranking(work: Path) -> dict[str, Any]:
         )
         seconds = measure(job, machine, work / "torus.ranking" / name.replace(" ", "-"))
         y = np.array([seconds[k] for k in range(len(placements))])
-        rows = []
-        for placed in placements:
-            row = counted(sent, placed, fabric, RANKING_PACKET)[0]
-            rows.append({**row, SIMULATED: simulated_seconds(sent, placed, fabric, network)})
-        sets = {**HYBRIDS, **OTHERS, **SIMULATED_SETS}
+        rows = [link_features(sent, placed, fabric) for placed in placements]
+        direct = [simulated_seconds(sent, placed, fabric, network) for placed in placements]
         result[name] = {"slowest": float(y.max() / y.min())}
-        for code, names in sets.items():
-            result[name][code] = dict(zip(("order", "good"), _splits(rows, y, names), strict=True))
-        direct = np.array([row[SIMULATED] for row in rows])
-        result[name]["simulation"] = dict(zip(("order", "good"), _plain(direct, y), strict=True))
+        for code, found in (
+            ("max bytes", _splits(rows, y, ("max bytes",))),
+            ("simulation", _plain(np.array(direct), y)),
+        ):
+            result[name][code] = dict(zip(("order", "good"), found, strict=True))
         print(name, json.dumps(result[name]), flush=True)
-    return result
-
-
-def packets_of(nodes: int, slots: int) -> tuple[list, np.ndarray, np.ndarray]:
-    """Return features, cycles and groups of 84 placements of six cases on a torus of packets."""
-    dims = {256: "4x4x4x2x2", 512: "4x4x4x4x2"}[nodes]
-    fabric, where, ranks = read_fabric(f"torus:{dims}", nodes), allocation(nodes, slots), 0
-    ranks = nodes * slots
-    cut2, cut3 = grid(ranks, 2), (8, 16, ranks // 128)
-    rows, cost, group = [], [], []
-    cases = [
-        (name, sent) for size in (1024, 4096) for name, sent in kernels(cut2, cut3, size).items()
-    ]
-    for number, (name, sent) in enumerate(cases):
-        cut = cut2 if name == "halo 2-D" else cut3
-        for placed in candidates(ranks, where, grid=cut, fabric=fabric)[:PLACEMENTS]:
-            row, cycles = counted(sent, placed, fabric, PACKET)
-            rows.append(row)
-            cost.append(cycles + 50.0)
-            group.append(number)
-    return rows, np.array(cost), np.array(group)
-
-
-def scale(work: Path) -> dict[str, Any]:
-    """Return how well placements on 512 nodes are ordered by what was learned on 256."""
-    from sklearn.ensemble import ExtraTreesRegressor
-
-    old, t, group = packets_of(256, 4)
-    new, truth, groups = packets_of(512, 4)
-    noise = np.random.default_rng(0)
-    t, truth = (y * (1 + noise.normal(0, 0.005, len(y))) for y in (t, truth))
-    result: dict[str, Any] = {"null": {"pooled": concordance(truth, group_means(truth, groups))}}
-    for code, names in {**HYBRIDS, **OTHERS}.items():
-        forest = ExtraTreesRegressor(200, random_state=0).fit(columns(old, names), np.log(t))
-        found = forest.predict(columns(new, names))
-        result[code] = {
-            "pooled": concordance(truth, found),
-            "within": concordance_within(truth, found, groups),
-        }
-    print("scale", json.dumps(result), flush=True)
     return result
 
 
@@ -388,14 +328,13 @@ def main() -> None:
     """Measure, learn, compare; write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, default=Path("communication"))
-    parser.add_argument("--only", default=",".join([*MACHINES, "ranking", "scale"]))
+    parser.add_argument("--only", default=",".join([*MACHINES, "ranking"]))
     told = parser.parse_args()
     told.work.mkdir(parents=True, exist_ok=True)
     path = told.work / "communication.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     for part in told.only.split(","):
-        other = {"ranking": ranking, "scale": scale}.get(part)
-        results[part] = other(told.work) if other else whole(told.work, part)
+        results[part] = ranking(told.work) if part == "ranking" else whole(told.work, part)
         path.write_text(json.dumps(results, indent=1) + "\n")
 
 

@@ -5,7 +5,7 @@
 Trained at 2 to 16 processes and with smaller inputs, compared at 64 processes that share the cores
 of this machine, in thread CPU time. All runs whose time counts are made in turns (every run once,
 then every run again), so that a slow quarter of an hour is shared by all. What is there in DIR is
-not made again: the steps can be made one by one with --only.
+not made again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ PROGRAMS: dict[str, dict[str, str]] = {
         "eighth": "--bodies 640 --height 160 --dust 98304",
     },
 }
-STEPS = ("build", "emulate", "time", "predict")
 
 
 class Bench:
@@ -272,7 +271,6 @@ def predict(b: Bench, unit: str, repeats: int) -> dict[str, Any]:
         "unit": unit,
         "phases": out,
         "unexplained": float(typical[-1] / typical.sum()),
-        "compute": json.loads(Study(root).compute_path.read_text()),
     }
 
 
@@ -309,30 +307,6 @@ def table(results: Sequence[dict[str, Any]]) -> str:
     return "\n".join(out)
 
 
-def costs(results: Sequence[dict[str, Any]]) -> str:
-    """Return what was measured at every count as a table: cost of an instruction in ps."""
-    runs = [("own", n) for n in COUNTS] + [(far, n) for far, ns in FAR.items() for n in ns]
-    head = [
-        "program",
-        "phase",
-        *(f"{which} {n}" for which, n in runs),
-        f"own {TARGET}",
-        "predicted",
-    ]
-    out = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for result in results:
-        phases = {p["phase"]: p for p in result["compute"]["phases"]}
-        for r in result["phases"]:
-            turns = {
-                (t["source"].removeprefix("far/"), t["traced"]): 1000 * t["measured_ns"] / t["x"]
-                for t in phases[r["phase"]]["turns"]
-            }
-            cells = [f"{turns[run]:.1f}" if run in turns else "-" for run in runs]
-            each = [f"{1e9 * r[name] / r['work']:.1f}" for name in ("measured", "predicted")]
-            out.append(f"| {' | '.join([r['program'], str(r['phase']), *cells, *each])} |")
-    return "\n".join(out)
-
-
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:+.1f} %"
 
@@ -343,7 +317,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--programs", default=",".join(PROGRAMS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dir", type=Path, default=None, help="kept; default: a temporary one")
-    parser.add_argument("--only", default=",".join(STEPS), help="steps: " + ", ".join(STEPS))
     parser.add_argument("--mpiexec", help="the MPI; default: as in the tests")
     parser.add_argument("--json", type=Path, help="file for the raw numbers")
     return parser.parse_args()
@@ -364,24 +337,16 @@ def main() -> None:
         benches = [
             Bench(root, name, [install.mpiexec, "-n", "{np}"]) for name in args.programs.split(",")
         ]
-        steps = args.only.split(",")
-        if "build" in steps:
-            build(benches, install.mpicc)
-        if "emulate" in steps:
-            emulate(benches)
-        if "time" in steps:
-            measure(benches, args.repeats)
-        if "predict" in steps:
-            results = [
-                predict(b, unit, args.repeats) for unit in ("instructions", "cpu") for b in benches
-            ]
-            for unit in ("instructions", "cpu"):
-                print(f"\nwork in {unit}\n")
-                print(table([r for r in results if r["unit"] == unit]), flush=True)
-            print("\nmeasured, ps per instruction (medians)\n")
-            print(costs([r for r in results if r["unit"] == "instructions"]))
-            if args.json:
-                args.json.write_text(json.dumps(results, indent=1))
+        build(benches, install.mpicc)
+        emulate(benches)
+        measure(benches, args.repeats)
+        units = ("instructions", "cpu")
+        results = [predict(b, unit, args.repeats) for unit in units for b in benches]
+    for unit in units:
+        print(f"\nwork in {unit}\n")
+        print(table([r for r in results if r["unit"] == unit]), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1))
 
 
 def say(text: str) -> None:

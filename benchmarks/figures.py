@@ -10,10 +10,11 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from p3s.base.host.mpi import MpiInstall
@@ -138,6 +139,18 @@ def whole(words: Sequence[str | Path], said: str = os.devnull, ok: Iterable[int]
     if used.code not in ok:
         raise SystemExit(f"{' '.join(map(str, words))} ended with {used.code}")
     return used
+
+
+def apart(module: str, function: str, *arguments: object) -> tuple[Any, Used]:
+    """Call a function of a benchmark in a process of its own.
+
+    Return what it returned, as JSON holds it, and what the process used.
+    """
+    words = f"import sys; sys.path[:0] = {sys.path!r}; import json, {module}; "
+    words += f"sys.stderr.write(json.dumps({module}.{function}(*{arguments!r})))"
+    with tempfile.NamedTemporaryFile() as said:
+        used = whole([sys.executable, "-c", words], said.name)
+        return json.loads(said.read()), used
 
 
 def resident_mib(most: bool) -> float:

@@ -5,8 +5,7 @@
     python benchmarks/fuzz_files.py --level commands --format comms --first 17 --inputs 1
 
 Levels: ``readers`` reads a changed file with what reads its format, in milliseconds; ``commands``
-runs the whole commands that read it; ``guided`` is ``readers`` with inputs that atheris chooses by
-the lines they reach, where it is installed. Prints a line per input that crashed, hung or changed
+runs the whole commands that read it. Prints a line per input that crashed, hung or changed
 a result without a word, and a table of each level. Exit code 1 where one did.
 """
 
@@ -14,11 +13,8 @@ from __future__ import annotations
 
 import argparse
 import collections
-import importlib.util
 import os
-import re
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,10 +32,9 @@ BAD = (Outcome.SILENT, Outcome.CRASHED, Outcome.HUNG)
 #: Address space that a command may ask for beside what is there already.
 ROOM = 6 << 30
 #: Shares of the time that the levels get.
-LEVELS = {"readers": 0.5, "commands": 0.3, "guided": 0.2}
+LEVELS = {"readers": 0.6, "commands": 0.4}
 #: Inputs of a format in one turn.
 TURN = {"readers": 40, "commands": 2}
-_DONE = re.compile(r"#(\d+)\s+DONE\s+cov: (\d+)")
 Counts = dict[str, collections.Counter[str]]
 Source = Callable[[str, range], Iterator[Trial]]
 
@@ -120,45 +115,7 @@ def table(level: str, count: Mapping[str, collections.Counter[str]]) -> int:
     return sum(total[outcome] for outcome in BAD)
 
 
-def guided(given: argparse.Namespace, folder: Path, seconds: float | None) -> int:
-    """Let atheris choose inputs, a process for each format; return how many formats did badly."""
-    if importlib.util.find_spec("atheris") is None:
-        print("guided: atheris is not installed, so no inputs are chosen by coverage")
-        return 0
-    names = [reader.name for reader in READERS if reader.name in (given.format or [reader.name])]
-    each = max((seconds or 5.0 * len(names)) / len(names), 1.0)
-    bad, runs = 0, 0
-    Files.made(folder / "files")
-    for name in names:
-        program = str(Path(__file__).with_name("fuzz_guided.py"))
-        done = subprocess.run(
-            [
-                sys.executable,
-                program,
-                str(folder / "files"),
-                name,
-                f"{each:.0f}",
-                str(given.first + 1),
-            ],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            cwd=folder,
-            check=False,
-        )
-        found = _DONE.search(done.stderr)
-        if done.returncode or found is None:
-            bad += 1
-            lines = [line for line in done.stderr.splitlines() if "Error" in line or "Bad" in line]
-            print(f"guided {name}: exit code {done.returncode}: {' / '.join(lines)[:600]}")
-        else:
-            runs += int(found[1])
-            print(f"guided {name}: {int(found[1])} inputs, {found[2]} edges reached", flush=True)
-    print(f"guided: {runs} inputs of {len(names)} formats, {bad} formats did badly")
-    return bad
-
-
-_LEVELS = {"readers": readers, "commands": commands, "guided": guided}
+_LEVELS = {"readers": readers, "commands": commands}
 
 
 def options() -> argparse.Namespace:

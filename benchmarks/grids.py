@@ -1,39 +1,27 @@
 """How far predictions by smaller process grids are from those that simulate every rank.
 
-    python benchmarks/grids.py [STUDY...] [--counts 4096,16384] [--json] [-- WORDS OF p3s predict]
+    python benchmarks/all.py --only grids,grids:campaign
 
 Each count of each study is predicted twice by `p3s predict`, once with `--every-rank` and once with
-smaller grids, which also counts get here that p3s would not shorten. Without studies: the examples,
-traced at 4 to 27 processes. Prints both run times and communications, by how much they are apart,
-whether the interval of the smaller grids holds what every rank says, exit codes with the reasons
-behind them, and CPU times of the commands. A study whose numbers follow no law has no smaller
-grids; that is said, too. Nothing here passes or fails.
+smaller grids, which also counts get here that p3s would not shorten: run times and communications
+apart, and whether the intervals of the smaller grids hold what every rank says.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-# This directory has a replay.py, which must not be taken for the package.
-sys.path = [
-    *(path for path in sys.path if Path(path).resolve() != HERE),
-    str(HERE.parent),
-    str(HERE),
-]
-
-from figures import TIMEOUT_S, Figure, Found  # noqa: E402
-from traced import TRACED, modelled  # noqa: E402
+from figures import TIMEOUT_S, Figure, Found
+from traced import TRACED, modelled
 
 QUICK, COUNTS = (1024,), (4096, 16384)
 NETWORK = ("--network", "slingshot")
@@ -43,16 +31,11 @@ from p3s.predict.estimators import fewer
 fewer.EVERY_RANK = int(sys.argv.pop(1))
 from p3s.__main__ import main
 sys.exit(main())"""
-#: What the note of a prediction by smaller grids says of them.
-_SAID = "were simulated with the sizes and the work of the large one"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One prediction: seconds and communication with intervals, exit code, reasons, CPU seconds.
-
-    ``grids``: what is said of the smaller grids, nothing where every rank was simulated.
-    """
+    """One prediction: seconds and communication with intervals."""
 
     time_s: float
     low_s: float
@@ -60,10 +43,6 @@ class Answer:
     comm_s: float
     comm_low_s: float
     comm_high_s: float
-    code: int
-    reasons: tuple[str, ...]
-    cpu_s: float
-    grids: str
 
 
 @dataclass(frozen=True)
@@ -103,7 +82,6 @@ def answer(study: Path, n: int, every: bool, words: Sequence[str]) -> Answer:
         shutil.copytree(study, fresh, ignore=shutil.ignore_patterns("scaled"))
         p3s = [sys.executable, "-c", _SHORTENED, str(n - 1)]
         command = [*p3s, "predict", fresh, "-n", str(n), "--json"]
-        before = sum(os.times()[2:4])
         done = subprocess.run(
             [*map(str, command), *words, *(["--every-rank"] if every else [])],
             capture_output=True,
@@ -111,25 +89,18 @@ def answer(study: Path, n: int, every: bool, words: Sequence[str]) -> Answer:
             timeout=TIMEOUT_S,
             check=False,
         )
-        took = sum(os.times()[2:4]) - before
     if done.returncode not in (0, 3):
         raise SystemExit(f"{study.name} at {n}: exit {done.returncode}: {done.stderr[-500:]}")
     told = json.loads(done.stdout)
     row = next((row for row in told["counts"] if row["n"] == n), None)
     if row is None or row["time_s"] is None:
         raise SystemExit(f"{study.name} at {n}: no run time: {done.stderr[-500:]}")
-    reasons = [r["code"] for r in told["reasons"] if r["untrustworthy"]]
-    grids = "; ".join(note for note in told["notes"] if _SAID in note)
     return Answer(
         row["time_s"],
         row["low_s"] or 0.0,
         row["high_s"] or float("inf"),
         row["comm_s"],
         *_ends(row),
-        done.returncode,
-        tuple(dict.fromkeys(reasons)),
-        took,
-        grids,
     )
 
 
@@ -162,53 +133,29 @@ def examples(folder: Path) -> list[Path]:
 
 def figures(quick: bool) -> Found:
     """Return how far smaller grids are from every rank in the examples."""
-    found = []
     with tempfile.TemporaryDirectory(prefix="p3s-grids-") as folder:
-        for pair in pairs(examples(Path(folder)), QUICK if quick else COUNTS):
-            of = f"{pair.program} at {pair.n:,} ranks by smaller grids, against every rank"
-            for what, share in (("run time", pair.apart), ("communication", pair.comm_apart)):
-                found.append(Figure(f"{of}: {what} apart by", abs(100 * share), "%"))
-            held = float(pair.held and pair.comm_held)
-            found.append(Figure(f"{of}: both inside their intervals (1: yes)", held, ""))
-    return Found(tuple(found))
+        studies = examples(Path(folder))
+        return Found(tuple(figures_of(pairs(studies, QUICK if quick else COUNTS))))
 
 
-def shown(found: Sequence[Pair]) -> str:
-    """Return the table as Markdown."""
-    lines = [
-        "| program | processes | smaller grids, ms (interval) | every rank, ms | apart |"
-        " communication apart | both held | exit code of both | CPU time of both, s |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for p in found:
-        few = f"{1e3 * p.few.time_s:.4g} ({1e3 * p.few.low_s:.4g} to {1e3 * p.few.high_s:.4g})"
-        codes = " / ".join(
-            f"{each.code} {', '.join(each.reasons)}".strip() for each in (p.few, p.every)
-        )
-        words = ("yes" if each else "no" for each in (p.held, p.comm_held))
-        held = " / ".join(words) if p.few.grids else "has no smaller grids"
-        lines.append(
-            f"| {p.program} | {p.n:,} | {few} | {1e3 * p.every.time_s:.4g} |"
-            f" {100 * p.apart:+.1f} % | {100 * p.comm_apart:+.1f} % | {held} | {codes} |"
-            f" {p.few.cpu_s:.1f} / {p.every.cpu_s:.1f} |"
-        )
-    return "\n".join(lines)
+def figures_of(found: Iterable[Pair]) -> Iterator[Figure]:
+    """Yield how far smaller grids are from every rank."""
+    for pair in found:
+        of = f"{pair.program} at {pair.n:,} ranks by smaller grids, against every rank"
+        for what, share in (("run time", pair.apart), ("communication", pair.comm_apart)):
+            yield Figure(f"{of}: {what} apart by", abs(100 * share), "%")
+        held = float(pair.held and pair.comm_held)
+        yield Figure(f"{of}: both inside their intervals (1: yes)", held, "")
 
 
-def main() -> None:
-    """Compare and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("studies", nargs="*", type=Path, help="studies [default: the examples]")
-    parser.add_argument("--counts", default=",".join(map(str, COUNTS)), help="process counts")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    own, _, words = " ".join(sys.argv[1:]).partition(" -- ")
-    told = parser.parse_args(own.split())
-    counts = [int(n) for n in told.counts.split(",")]
-    with tempfile.TemporaryDirectory(prefix="p3s-grids-") as folder:
-        studies = told.studies or examples(Path(folder))
-        found = list(pairs(studies, counts, words.split() or NETWORK))
-    print(json.dumps([asdict(p) for p in found], indent=1) if told.json else shown(found))
+def campaign(quick: bool) -> Found:
+    """Return the same for the studies that are named in P3S_BENCH_STUDIES, at 512 processes.
+
+    P3S_BENCH_WORDS: words for p3s predict beside the typical network.
+    """
+    studies = [Path(each) for each in os.environ["P3S_BENCH_STUDIES"].split(os.pathsep)]
+    words = os.environ.get("P3S_BENCH_WORDS", "").split()
+    return Found(tuple(figures_of(pairs(studies, (512,), words or NETWORK))))
 
 
-if __name__ == "__main__":
-    main()
+PARTS = {"campaign": campaign}

@@ -1,8 +1,8 @@
-"""Files: what the model says at four times the processes beside real runs, and the cost of tracing.
+"""Files: what the model says at four times the processes beside real runs.
 
     python benchmarks/io.py DIR [--mpiexec "mpirun -n {np}"] [--traced 1,2,4]
                             [--measured 1,2,4,8,16] [--mib 16] [--repeats 7]
-                            [--modes own,shared,collective] [--sync 0,1] [--json]
+                            [--modes own,shared,collective] [--sync 0,1]
 
 tests/programs/io/checkpoint.c writes checkpoints into DIR. It is traced at small counts and run
 untraced at four times the largest, runs of all modes taking turns; medians are printed. The model
@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import figures  # noqa: F401  (the MPI that `make setup` chose comes first)
@@ -45,22 +45,20 @@ class Row:
     real_s: float
     real_low_s: float
     real_high_s: float
-    measured_s: float | None
-    runs_s: float | None
+    measured_s: float
+    runs_s: float
 
 
 def main() -> int:
     """Run, predict, compare, print."""
     asked = arguments()
-    if asked.cost:
-        return cost(asked)
     folder = Path(tempfile.mkdtemp(prefix="p3s-io-"))
     where = Path(asked.directory).resolve()
     words = shlex.split(asked.mpiexec)
     counts = [int(n) for n in asked.traced.split(",")]
     try:
         binary = compiled(words[0], folder)
-        system = None if asked.only_runs else file_system(asked, words, where, folder)
+        system = file_system(asked, words, where, folder)
         syncs = asked.sync.split(",")
         cases = [(mode, sync) for mode in asked.modes.split(",") for sync in syncs]
         studies = {
@@ -72,7 +70,7 @@ def main() -> int:
                 program = command(case, asked, binary, where)
                 real[case].append(run(words, 4 * counts[-1], program))
         rows = [row(case, 4 * counts[-1], real[case], studies[case], system) for case in cases]
-        show(rows, asked.json)
+        show(rows)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
@@ -89,46 +87,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--modes", default="own,shared,collective")
     parser.add_argument("--sync", default="0,1")
-    parser.add_argument("--only-runs", action="store_true")
-    parser.add_argument("--cost", action="store_true", help="what tracing adds to a call")
-    parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
 
-def compiled(launcher: str, folder: Path, source: Path = PROGRAM) -> Path:
-    """Compile a program with the launcher's MPI."""
+def compiled(launcher: str, folder: Path) -> Path:
+    """Compile the program with the launcher's MPI."""
     found = mpi.mpi_for(None, shutil.which(launcher) or launcher)
     assert found is not None, f"no mpicc belongs to {launcher}"
-    target = folder / source.stem
-    subprocess.run([found.mpicc, "-O2", "-g", str(source), "-o", str(target)], check=True)
+    target = folder / PROGRAM.stem
+    subprocess.run([found.mpicc, "-O2", "-g", str(PROGRAM), "-o", str(target)], check=True)
     return target
-
-
-def cost(asked: argparse.Namespace) -> int:
-    """Print what a call takes in one rank, untraced and traced, runs taking turns; medians."""
-    from p3s.signature_runner.launch import run_traced
-    from p3s.signature_runner.recording import Recording
-
-    folder, words = Path(tempfile.mkdtemp(prefix="p3s-io-")), shlex.split(asked.mpiexec)
-    program = [str(compiled(words[0], folder, HERE / "io_calls.c")), f"{asked.directory}/io-calls"]
-    kinds = {
-        "untraced": (Recording(), False),
-        "wall time": (Recording(work="wall"), True),
-        "CPU time": (Recording(work="cpu"), True),
-        "--no-posix-io": (Recording(posix_io=False), True),
-    }
-    took: dict[str, list[list[float]]] = {name: [] for name in kinds}
-    for turn in range(asked.repeats):
-        for number, (name, (recording, traced)) in enumerate(kinds.items()):
-            place = folder / f"{turn}-{number}"
-            run_traced([*words, *program], 1, place, recording=recording, trace=traced)
-            said = (place / "stdout.txt").read_text()
-            took[name].append([float(x) for x in re.findall(r"[\d.]+", said)])
-    for name, rows in took.items():
-        fwrite, pwrite = (statistics.median(column) for column in zip(*rows, strict=True))
-        print(f"{name:14} fwrite of 8 bytes {fwrite:7.1f} ns   pwrite {pwrite:7.1f} ns")
-    shutil.rmtree(folder, ignore_errors=True)
-    return 0
 
 
 def command(
@@ -202,9 +170,9 @@ def study_of(
     return study
 
 
-def row(case: tuple[str, str], n: int, real: list[float], study: Path, system: Path | None) -> Row:
+def row(case: tuple[str, str], n: int, real: list[float], study: Path, system: Path) -> Row:
     """Return a mode's row."""
-    measured = None if system is None else predicted(study, n, str(system))
+    measured = predicted(study, n, str(system))
     runs = predicted(study, n, "runs")
     middle = statistics.median(real)
     return Row(case[0], case[1] == "1", n, middle, min(real), max(real), measured, runs)
@@ -218,15 +186,12 @@ def predicted(study: Path, n: int, system: str) -> float:
     return float(last["io_s"]) / TIMES
 
 
-def show(rows: list[Row], as_json: bool) -> None:
+def show(rows: list[Row]) -> None:
     """Print the rows."""
-    if as_json:
-        print(json.dumps([asdict(one) for one in rows], indent=1))
-        return
     print("mode        sync   n   real (least, most)           measured system   runs' own times")
     for one in rows:
         told = [
-            "-" if s is None else f"{1e3 * s:8.1f} ms {100 * (s / one.real_s - 1):+6.1f} %"
+            f"{1e3 * s:8.1f} ms {100 * (s / one.real_s - 1):+6.1f} %"
             for s in (one.measured_s, one.runs_s)
         ]
         print(

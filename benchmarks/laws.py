@@ -1,31 +1,25 @@
 """How well laws are recovered: laws right at 4,096, errors and intervals under noise, chance laws.
 
-    python benchmarks/laws.py [--trials 1000] [--json]
+    python benchmarks/all.py --only laws,laws:noisy,laws:chance
 
 The laws, counts and noise are those of the anchors measured with Extra-P 4.2.5, whose numbers
-stand beside ours (its best option, allow_negative_exponents). Nothing here passes or fails.
+stand beside ours (its best option, allow_negative_exponents).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-
-sys.path.append(str(Path(__file__).resolve().parent))
 from figures import Figure, Found
 
-from p3s.laws.lawfinder import EXACT, REFUSED, find_law
+from p3s.laws.lawfinder import REFUSED, find_law
 from p3s.laws.worklaws import fit_work
 
 POWERS, SQUARES = (4, 8, 16, 32, 64), (4, 9, 16, 25, 36)
@@ -51,33 +45,6 @@ LAWS: dict[str, Law] = {
     "a/P+b*P": lambda p: A / p + 0.5 * p,
 }
 
-#: Extra-P's laws right of 13 with 5 powers of two and with 5 squares.
-EXTRA_P_RIGHT = {POWERS: "10 (5 by default)", SQUARES: "9"}
-
-
-def grid(n: int) -> dict[str, int]:
-    """Return n processes on a 2-D grid as square as powers of two allow."""
-    k = n.bit_length() - 1
-    return {"n": n, "p0": 1 << (k + 1) // 2, "p1": 1 << k // 2}
-
-
-#: Further laws of the symbols, the counts they are found from, extents known beforehand.
-FURTHER: dict[str, tuple[Callable[[dict[str, int]], int], tuple[int, ...], tuple[int, ...]]] = {
-    "ceil(L/p)": (lambda e: -(-1000037 // e["n"]), POWERS, ()),
-    "floor(L/p)": (lambda e: 1000037 // e["n"], POWERS, ()),
-    "L mod p": (lambda e: 2503 % e["n"], SQUARES, ()),
-    "L mod p, L known": (lambda e: 100003 % e["n"], POWERS, (100003,)),
-    "ceil(L/px)*ceil(M/py)": (lambda e: -(-3001 // e["p0"]) * -(-1999 // e["p1"]), POWERS, ()),
-    "p(p-1)": (lambda e: e["n"] * (e["n"] - 1), POWERS, ()),
-    "log2 of an extent": (lambda e: 3 * (e["p0"].bit_length() - 1), POWERS, ()),
-    "2^k": (lambda e: 1 << (e["n"].bit_length() - 1), (4, 9, 16, 25, 36), ()),
-    "parity of log2 n": (
-        lambda e: (3 if e["n"].bit_length() % 2 else 5) * (1 << (e["n"].bit_length() - 1) // 2),
-        POWERS,
-        (),
-    ),
-}
-
 #: Laws with noise: (law, Extra-P's median and 90th percentile of the error at 1,024, in per cent).
 NOISY: dict[str, tuple[Law, str]] = {
     "c/P+s (1000, 10)": (lambda p: A / p + 10, "6.5 / 14.7"),
@@ -93,91 +60,41 @@ NOISY: dict[str, tuple[Law, str]] = {
 }
 
 
-def noise_free() -> list[dict[str, Any]]:
-    """Return the 13 laws from five and from four points: right within 0.1 %, slowest law."""
-    out: list[dict[str, Any]] = []
-    find_law({4: 1.1, 8: 2.3, 16: 3.2, 32: 4.9})  # imports and tables are made once
-    for counts in (POWERS, SQUARES, POWERS[:4], SQUARES[:4]):
-        wrong, slowest = [], 0.0
-        for name, law in LAWS.items():
-            points = [(p, law(p)) for p in counts]
-            start = time.process_time()
-            found = find_law(points)
-            slowest = max(slowest, time.process_time() - start)
-            if found.verdict == REFUSED or abs(found.value(FAR) / law(FAR) - 1) > 1e-3:
-                wrong.append(name)
-        out.append(
-            {
-                "counts": list(counts),
-                "right": len(LAWS) - len(wrong),
-                "wrong": wrong,
-                "slowest_ms": 1e3 * slowest,
-                "extra_p": EXTRA_P_RIGHT.get(counts, "-"),
-            }
-        )
-    return out
+def right_laws() -> int:
+    """Return how many of the laws are right within 0.1 % from five points."""
+    found = {name: find_law([(p, law(p)) for p in POWERS]) for name, law in LAWS.items()}
+    return sum(
+        found[name].verdict != REFUSED and abs(found[name].value(FAR) / law(FAR) - 1) <= 1e-3
+        for name, law in LAWS.items()
+    )
 
 
-def further() -> list[dict[str, Any]]:
-    """Return the further laws: what is found and whether it is right at 4,096."""
-    out = []
-    for name, (law, counts, known) in FURTHER.items():
-        on_grid = "p0" in law.__code__.co_consts
-        points = [grid(p) if on_grid else {"n": p} for p in counts]
-        found = find_law([(e, law(e)) for e in points], known=known)
-        far = grid(FAR) if on_grid else {"n": FAR}
-        out.append(
-            {
-                "law": name,
-                "counts": list(counts),
-                "found": found.text(),
-                "verdict": found.verdict,
-                "right": found.verdict != REFUSED and found.value(far) == law(far),
-            }
-        )
-    return out
-
-
-def noisy(
-    trials: int, noise: float = 0.01, repeats: int = 5, far: int = 1024
-) -> list[dict[str, Any]]:
-    """Return errors and coverage at ``far`` over seeded trials of five counts with repeats."""
-    out = []
+def noisy(quick: bool) -> Found:
+    """Return errors and coverage at 1,024 over seeded trials of five counts with five repeats."""
+    out, trials, noise, far = [], 100 if quick else 1000, 0.01, 1024
+    ns = [p for p in POWERS for _ in range(5)]
     for name, (law, extra_p) in NOISY.items():
         truth = law(far)
-        errors, held, refused, negative, spent, width = [], 0, 0, 0, 0.0, []
+        errors, held = [], 0
         for seed in range(trials):
             rng = np.random.default_rng(seed)
-            ns = [p for p in POWERS for _ in range(repeats)]
             y = np.array([law(p) for p in ns]) * (1 + noise * rng.standard_normal(len(ns)))
-            start = time.process_time()
             found = fit_work(ns, y)
-            spent = max(spent, time.process_time() - start)
             low, high = found.interval(far)
-            errors.append(abs(float(found.value(far)) / truth - 1))
-            width.append((high - low) / 2 / truth)
+            errors.append(100 * abs(float(found.value(far)) / truth - 1))
             held += low <= truth <= high
-            refused += found.refused is not None
-            negative += bool(np.any(found.value(np.geomspace(1, 1e7, 60)) < 0)) or low < 0
-        out.append(
-            {
-                "law": name,
-                "median": float(np.median(errors)),
-                "p90": float(np.quantile(errors, 0.9)),
-                "held": held / trials,
-                "half_width": float(np.median(width)),
-                "refused": refused / trials,
-                "negative": negative,
-                "slowest_ms": 1e3 * spent,
-                "extra_p": extra_p,
-            }
-        )
-    return out
+        of = f"{name}, 1 % noise"
+        median, most = (float(np.quantile(errors, q)) for q in (0.5, 0.9))
+        theirs = [float(each) for each in extra_p.split("/") if each.strip() != "-"] or [None] * 2
+        out.append(Figure(f"{of}: median error", median, "%", 5, False, "Extra-P", theirs[0]))
+        out.append(Figure(f"{of}: 90th percentile", most, "%", None, False, "Extra-P", theirs[1]))
+        out.append(Figure(f"{of}: 90 % interval holds", 100 * held / trials, "%", 85, True))
+    return Found(tuple(out))
 
 
-def chance(trials: int) -> list[dict[str, Any]]:
+def chance(quick: bool) -> Found:
     """Return the share of random whole numbers that some exact law is claimed for."""
-    out = []
+    out, trials = [], 100 if quick else 1000
     for counts in (POWERS, SQUARES, POWERS[:4], SQUARES[:4], POWERS[:3]):
         for most in (10, 100, 10_000):
             rng = random.Random(most)
@@ -185,8 +102,9 @@ def chance(trials: int) -> list[dict[str, Any]]:
                 find_law({p: rng.randint(0, most) for p in counts}, "whole").law is not None
                 for _ in range(trials)
             )
-            out.append({"counts": list(counts), "most": most, "claimed": hits / trials})
-    return out
+            name = f"a law by chance at {','.join(map(str, counts))}, up to {most:,}"
+            out.append(Figure(name, 100 * hits / trials, "%", 1 if len(counts) > 3 else None))
+    return Found(tuple(out))
 
 
 #: Extra-P's best law of each set of points that it reads; prints CPU seconds, without its start,
@@ -230,7 +148,7 @@ def extra_p(sets: list[list[tuple[int, float]]]) -> tuple[float, list[float]] | 
 def figures(quick: bool) -> Found:
     """Return how many of the 13 laws are right, and how long they take, beside Extra-P."""
     sets = [[(p, float(law(p))) for p in POWERS] for law in LAWS.values()]
-    right = noise_free()[0]["right"]
+    right = right_laws()
     begin = time.process_time()
     for points in sets:
         find_law(points)
@@ -253,54 +171,4 @@ def figures(quick: bool) -> Found:
     )
 
 
-def main() -> int:
-    """Print the tables, or one JSON object."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--noise", type=float, default=0.01)
-    parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    data = {
-        "noise_free": noise_free(),
-        "further": further(),
-        "noisy": noisy(args.trials, args.noise),
-        "chance": chance(args.trials),
-    }
-    if args.json:
-        json.dump(data, sys.stdout, indent=1)
-        return 0
-    print(f"13 laws without noise, right within 0.1 % at {FAR} processes")
-    for r in data["noise_free"]:
-        print(
-            f"  {str(r['counts']):24} {r['right']:>2} of {len(LAWS)}   slowest "
-            f"{r['slowest_ms']:5.1f} ms   Extra-P {r['extra_p']}"
-            + (f"   wrong: {', '.join(r['wrong'])}" if r["wrong"] else "")
-        )
-    print(f"further laws at {FAR} processes")
-    for r in data["further"]:
-        print(
-            f"  {r['law']:24} {'right' if r['right'] else 'WRONG':6} {r['verdict']:10} {r['found']}"
-        )
-    print(
-        f"{100 * args.noise:g} % noise, 5 counts x 5 repeats, {args.trials} trials, error at "
-        "1,024 (per cent)"
-    )
-    print(
-        f"  {'law':30}{'median':>8}{'p90':>8}{'interval holds':>16}{'half width':>12}"
-        f"{'refused':>9}{'negative':>10}{'ms':>7}   Extra-P median / p90"
-    )
-    for r in data["noisy"]:
-        print(
-            f"  {r['law']:30}{100 * r['median']:8.1f}{100 * r['p90']:8.1f}"
-            f"{100 * r['held']:14.1f} %{100 * r['half_width']:10.1f} %{100 * r['refused']:7.1f} %"
-            f"{r['negative']:10}{r['slowest_ms']:7.1f}   {r['extra_p']}"
-        )
-    print("random whole numbers for which an exact law is claimed")
-    for r in data["chance"]:
-        print(f"  {str(r['counts']):24} 0..{r['most']:<7} {100 * r['claimed']:6.2f} %")
-    print(f"verdict {EXACT!r}: met exactly, with points to spare")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+PARTS = {"noisy": noisy, "chance": chance}

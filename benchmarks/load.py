@@ -1,38 +1,30 @@
 """How time and memory of the commands grow with what they are given.
 
-    python benchmarks/load.py [--quick] [--only ranks,rank,...] [--folder DIR] [--mpi PREFIX]
+    python benchmarks/all.py --only load,load:ranks,load:appends,load:together
 
 Captures are written without a program (tests/helpers/load_captures.py), but for the lines of a
-program: `appends` and `processes`. Every command is a process of its own. Nothing here passes or
-fails. README.md beside this file says what the columns are.
+program: `appends` and `processes`. Every command is a process of its own.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
+import functools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
-
-from load_captures import Program, halo, many_comms, many_sites, write_study  # noqa: E402
-
-sys.path.append(str(Path(__file__).resolve().parent))
-from figures import Figure, Found, Point, chosen_mpi, whole  # noqa: E402
+from figures import P3S, ROOT, Figure, Found, Point, chosen_mpi, whole
+from load_captures import Program, halo, many_comms, many_sites, write_study
 
 #: Events of a turn of the halo.
 TURN = 6
-#: Names the directory of an MPI for this and its processes.
-MPI = "LOAD_MPI"
+#: Names the directory of another MPI: its bin has mpicc and mpiexec.
+MPI = "P3S_BENCH_MPI"
 #: What lets MPICH 5 run many ranks on few cores: who waits sleeps, and 64 ranks share memory, as
 #: if they were on a node of their own (one process manager of all 512 does not get them started).
 CROWDED = (
@@ -40,12 +32,11 @@ CROWDED = (
     *("-genv", "MPIR_CVAR_DEVICE_COLLECTIVES", "none"),
     *("-genv", "MPIR_CVAR_ENABLE_HEAVY_YIELD", "1", "-genv", "MPIR_CVAR_POLLS_BEFORE_YIELD", "10"),
 )
-P3S = (sys.executable, "-m", "p3s")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One command on one size: processor time, peak resident memory, what it said if it failed."""
+    """One command on one size: processor time, peak memory, how it failed, more figures."""
 
     line: str
     size: int
@@ -53,7 +44,8 @@ class Row:
     command: str
     cpu_s: float
     peak_mib: float
-    said: str = ""
+    bad: str = ""
+    more: Mapping[str, float] = field(default_factory=dict)
 
 
 def made(study: Path, sizes: Sequence[int], program: Program, turns: int) -> int:
@@ -163,8 +155,7 @@ def differences(study: Path, alone: Path) -> list[str]:
 
 
 def compiled(folder: Path) -> tuple[Path, list[str]]:
-    """Return the program that is traced, and its launcher with its options: those of --mpi, or of
-    the first MPI that is found."""
+    """Return the program that is traced, and its launcher with its options."""
     if prefix := os.environ.get(MPI):
         compiler, launcher = (str(Path(prefix) / "bin" / name) for name in ("mpicc", "mpiexec"))
     else:
@@ -189,18 +180,18 @@ def appends(line: str, folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
         run = folder / f"{line}-{size}"
         words = [*launcher, "-n", "1", sys.executable, "-m", "p3s", "exec", "-o", str(run), "--"]
         row = measured(line, size, size, [*words, str(program), "long", str(size), "24"], "exec")
-        if row.said:
+        if row.bad:
             yield row
             continue
         starts: list[int] = []
         path = run / "rank-000000.p3t"
         capture = read_capture(path, each=lambda e, to=starts: to.append(int(e.start_ns[-1])))
-        said = (
-            f"{capture.event_count:,} events, {capture.chunks:,} chunks,"
-            f" {capture.bytes / capture.event_count:.1f} bytes an event,"
-            f" {starts[-1] / 3600e9:.2f} h, {capture.header.resident_bytes / 2**20:.1f} MiB filled"
-        )
-        yield replace(row, said=said)
+        more = {
+            "bytes an event": capture.bytes / capture.event_count,
+            "hours": starts[-1] / 3600e9,
+            "MiB filled": capture.header.resident_bytes / 2**20,
+        }
+        yield replace(row, more=more)
         yield measured(line, size, size, [*P3S, "check", str(run)])
         shutil.rmtree(run)
 
@@ -239,41 +230,6 @@ LINES: dict[str, tuple[Callable[..., Iterator[Row]], list[int], list[int]]] = {
 }
 
 
-def slopes(rows: Sequence[Row]) -> dict[int, tuple[float, float]]:
-    """Return of each row by how much processor time and memory grow, as powers of the size.
-
-    From the next smaller size of the same line and command; NaN for the smallest.
-    """
-    out = {}
-    for k, row in enumerate(rows):
-        smaller = [r for r in rows[:k] if (r.line, r.command) == (row.line, row.command)]
-        if not smaller or smaller[-1].size == row.size:
-            out[k] = (math.nan, math.nan)
-            continue
-        before = smaller[-1]
-        by = math.log(row.size / before.size)
-        cpu = math.log(max(row.cpu_s, 1e-3) / max(before.cpu_s, 1e-3)) / by
-        out[k] = (cpu, math.log(row.peak_mib / before.peak_mib) / by)
-    return out
-
-
-def shown(rows: Sequence[Row]) -> str:
-    """Return the table."""
-    grow = slopes(rows)
-    lines = [
-        "| line | size | events | command | CPU s | us/event | power | peak MiB | power | said |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for k, row in enumerate(rows):
-        cpu, memory = (f"{each:.2f}" if each == each else "" for each in grow[k])
-        per = 1e6 * row.cpu_s / max(row.events, 1)
-        lines.append(
-            f"| {row.line} | {row.size:,} | {row.events:,} | {row.command} | {row.cpu_s:.2f} |"
-            f" {per:.3g} | {cpu} | {row.peak_mib:,.0f} | {memory} | {row.said} |"
-        )
-    return "\n".join(lines)
-
-
 #: Line -> what grows in it, as curves name it, and its sizes: quick ones, and others.
 AXES: dict[str, tuple[str, list[int], list[int]]] = {
     "rank": ("events", [MILLION // 10, MILLION], [10**5, MILLION, 10 * MILLION, 100 * MILLION]),
@@ -285,43 +241,35 @@ AXES: dict[str, tuple[str, list[int], list[int]]] = {
 def figures(quick: bool) -> Found:
     """Return how fast captures become signatures, and how the commands grow."""
     points, rates = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        for line, (axis, few, many) in AXES.items():
-            make, _, _ = LINES[line]
-            for row in make(line, Path(folder), few if quick else many):
-                if row.said:
-                    raise SystemExit(f"{row.command} of {row.size:,} {axis}: {row.said}")
-                name = f"p3s {row.command}"
-                points.append(Point(axis, name, row.size, row.cpu_s, row.peak_mib))
-                if line == "rank" and row.command == "phases":
-                    rates.append(row.events / row.cpu_s / 1e6)
+    for line, (axis, few, many) in AXES.items():
+        for row in rows_of(line, few if quick else many):
+            points.append(Point(axis, f"p3s {row.command}", row.size, row.cpu_s, row.peak_mib))
+            if line == "rank" and row.command == "phases":
+                rates.append(row.events / row.cpu_s / 1e6)
     name = "p3s phases of the longest run, one rank, all in"
     goal = None if quick else 3.0  # a short run is mostly the start of Python
     return Found((Figure(name, rates[-1], "M events/s of CPU", goal, more=True),), tuple(points))
 
 
-def main() -> None:
-    """Measure the lines and print the table."""
-    parser = argparse.ArgumentParser(description="How time and memory grow.")
-    parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--only", default="", help=f"lines: {','.join(LINES)}")
-    parser.add_argument("--sizes", default="", help="other sizes, for example 1000,10000")
-    parser.add_argument("--folder", type=Path, help="where the studies are made, and removed again")
-    parser.add_argument("--mpi", type=Path, help="directory of an MPI: its bin has mpicc, mpiexec")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    if options.mpi:
-        os.environ[MPI] = str(options.mpi.resolve())
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        for line in options.only.split(",") if options.only else LINES:
-            make, sizes, quick = LINES[line]
-            wanted = [int(size) for size in options.sizes.split(",") if size]
-            for row in make(line, Path(folder), wanted or (quick if options.quick else sizes)):
-                rows.append(row)
-                print(shown([row]).splitlines()[-1], file=sys.stderr, flush=True)
-    print(json.dumps([asdict(row) for row in rows], indent=1) if options.json else shown(rows))
+def rows_of(line: str, sizes: Sequence[int]) -> Iterator[Row]:
+    """Yield the commands of a line; raises SystemExit where one fails."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("P3S_BENCH_FOLDER")) as folder:
+        for row in LINES[line][0](line, Path(folder), sizes):
+            if row.bad:
+                raise SystemExit(f"{row.command} of {line} {row.size:,}: {row.bad}")
+            yield row
 
 
-if __name__ == "__main__":
-    main()
+def figures_of(line: str, quick: bool) -> Found:
+    """Return what the commands of a line take, and what they say beside that."""
+    _, many, few = LINES[line]
+    out = []
+    for row in rows_of(line, few if quick else many):
+        of = f"{line} {row.size:,}, {row.events:,} events, {row.command}"
+        out.append(Figure(f"{of}: CPU time", row.cpu_s, "s"))
+        out.append(Figure(f"{of}: peak memory", row.peak_mib, "MiB"))
+        out += [Figure(f"{of}: {name}", value, "") for name, value in row.more.items()]
+    return Found(tuple(out))
+
+
+PARTS = {line: functools.partial(figures_of, line) for line in LINES}

@@ -81,7 +81,6 @@ def loggopsim(
             capture_output=True,
             timeout=TIMEOUT_S,
         )
-        size = binary.stat().st_size
         words = [directory / "LogGOPSim", "-b", "-f", binary]
         words += "-L 2000 -o 200 -g 5 -G 1 -S 16384".split()
         used = [whole(words) for _ in range(repeats)]
@@ -91,18 +90,8 @@ def loggopsim(
             os.truncate(said, 0)
             whole(["/usr/bin/env", f"LD_PRELOAD={timed_inside(Path(work))}", *words], str(said))
             inner.append(float(said.read_text().split()[1]))
-    calls = len(peer) * turns * 9  # with one completion as P3S has, there a computation
     return {
-        "pattern": "LogGOPSim",
-        "ranks": len(peer),
-        "links": False,
-        "calls": calls,
         "seconds": min(inner),
-        "calls_per_s": calls / min(inner),
-        "inputs_mb": size / 2**20,
-        "beyond_mb": float("nan"),
-        "beyond_bytes_per_call": float("nan"),
-        "at_once_mb": float("nan"),
         "peak_mb": max(x.peak_mib for x in used),
         "whole_s": min(x.cpu_s for x in used),
     }

@@ -1,33 +1,22 @@
 """What predictions of many ranks cost: CPU time and peak memory of the whole `p3s predict`.
 
-    python benchmarks/predict.py [--quick] [--only jacobi2d,halo3d,wavefront] [--counts 4096,16384]
+    python benchmarks/all.py --only predict
 
 The programs are the examples themselves, traced at 4 to 27 processes and modelled before. Each
 prediction is a process of its own on a fresh copy of the study, the scaled trace and what changes
-save included. Nothing here passes or fails: a prediction that cannot be used (exit code 3) is a
-line that says so.
+save included.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-# This directory has a replay.py, which must not be taken for the package.
-sys.path = [
-    *(path for path in sys.path if Path(path).resolve() != HERE),
-    str(HERE.parent),
-    str(HERE),
-]
-
-from figures import P3S, Figure, Found, Point, Used, whole  # noqa: E402
-from traced import TRACED, modelled  # noqa: E402
+from figures import P3S, Figure, Found, Point, Used, whole
+from traced import TRACED, modelled
 
 QUICK, COUNTS = (1024, 4096), (1024, 4096, 16384, 1 << 16, 1 << 20)
 #: Count -> CPU seconds and MiB that are aimed at, on two cores.
@@ -69,21 +58,3 @@ def figures(quick: bool) -> Found:
         name = f"p3s predict, {line.program}"
         points.append(Point("ranks", name, line.n, line.used.cpu_s, line.used.peak_mib))
     return Found(tuple(found), tuple(points))
-
-
-def main() -> None:
-    """Print a line for each prediction."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--quick", action="store_true", help="small counts")
-    parser.add_argument("--only", default=",".join(TRACED), help="programs")
-    parser.add_argument("--counts", default="", help="process counts")
-    told = parser.parse_args()
-    counts = [int(n) for n in told.counts.split(",") if n] or (QUICK if told.quick else COUNTS)
-    for line in lines(told.only.split(","), counts):
-        used, said = line.used, "  cannot be used" if line.used.code else ""
-        took = f"{used.cpu_s:8.2f} s CPU {used.peak_mib:8.0f} MiB"
-        print(f"{line.program:12} {line.n:>9,} {took}{said}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """The replay of a program against its real execution, on a cluster of network namespaces.
 
-    python benchmarks/replay.py [--pattern NAME]... [--budget 60] [--out raw.json] [--truth-only]
+    python benchmarks/replay.py [--pattern NAME]... [--budget 60] [--out raw.json]
                                 [--trunk-rate 200mbit]
 
 Needs root, iproute2, and Debian's Open MPI. Every pattern is made once as a list of events; a C
@@ -20,7 +20,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ ESTIMATORS = ("simulation", "whole", "thesis")
 #: Of a replay's result in the raw data.
 KEPT = (
     "nodes",
-    "pairs",
+    "iterations",
     "programs",
     "passes",
     "network",
@@ -138,9 +138,7 @@ def replayed(
     *,
     budget_s: float,
     hosts: Sequence[str],
-    timed: bool = True,
-    noise: str = "auto",
-    progress: Callable[[str], None] | None = None,
+    noise: str,
 ) -> tuple[dict[str, Any], dict[str, Estimate]]:
     """Replay the scaled trace of a pattern on the cluster."""
     from p3s import replay
@@ -157,16 +155,12 @@ def replayed(
         cores_per_node=per,
         budget_s=budget_s,
         launcher=tuple(openmpi_words(cluster)),
-        timed=timed,
+        timed=True,
         topology=topology,
         noise=noise,
     )
-    result = replay.run(scaled, out, settings, progress=progress)
+    result = replay.run(scaled, out, settings)
     return result, estimates(pattern, result, out.with_suffix(".parquet"))
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def line(name: str, truth: Mapping[str, Any], found: Mapping[str, Mapping[str, float]]) -> str:
@@ -220,7 +214,7 @@ def largest_share() -> Iterator[bool]:
 
 
 def one_pattern(
-    name: str, directory: Path, program: Path, asked: argparse.Namespace, old: Mapping[str, Any]
+    name: str, directory: Path, program: Path, asked: argparse.Namespace
 ) -> dict[str, Any]:
     """Measure a pattern's truth, replay it, print its rows, and return the raw data.
 
@@ -236,25 +230,14 @@ def one_pattern(
     with Cluster(directory / "cluster", trunk=trunk) as cluster:
 
         def look() -> None:
-            if not old:
-                runs.append(
-                    real.measure(
-                        cluster, program, pattern, directory, repetitions=asked.repetitions // 2
-                    )
-                )
+            half = asked.repetitions // 2
+            runs.append(real.measure(cluster, program, pattern, directory, repetitions=half))
 
         look()
-        for noise in () if asked.truth_only else ("off", "on") if on_trunk else ("auto",):
+        for noise in ("off", "on") if on_trunk else ("auto",):
             begin = time.monotonic()
             result, guessed[noise] = replayed(
-                pattern,
-                cluster,
-                directory,
-                budget_s=asked.budget,
-                hosts=cluster.hosts,
-                timed=not asked.untimed,
-                noise=noise,
-                progress=_say if asked.verbose else None,
+                pattern, cluster, directory, budget_s=asked.budget, hosts=cluster.hosts, noise=noise
             )
             entry.setdefault("replays", {})[noise] = {
                 "result": {key: result[key] for key in KEPT},
@@ -265,13 +248,11 @@ def one_pattern(
                 },
             }
         look()
-    truth = entry["truth"] = old["truth"] if old else summary(pattern, runs)
+    truth = entry["truth"] = summary(pattern, runs)
     for noise, guesses in guessed.items():
         found = {key: errors(truth, guess) for key, guess in guesses.items()}
         entry["replays"][noise]["errors"] = found
         print(line(f"{name}, noise {noise}" if on_trunk else name, truth, found), flush=True)
-    if not guessed:
-        print(line(name, truth, {}), flush=True)
     return entry
 
 
@@ -282,18 +263,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds per replay")
     parser.add_argument("--out", type=Path, help="raw data as JSON")
-    parser.add_argument("--truth-only", action="store_true")
-    parser.add_argument("--truth", type=Path, help="take the truths of an earlier --out")
     parser.add_argument("--work", type=Path, help="keep scripts, traces and results here")
-    parser.add_argument("--untimed", action="store_true", help="no whole iterations")
     parser.add_argument("--trunk-rate", default=RATE, help="of the link between the two bridges")
-    parser.add_argument("--verbose", action="store_true", help="say what the replay does")
     asked = parser.parse_args(arguments)
     why = missing()
     if why:
         print(f"benchmarks/replay.py: {why}", file=sys.stderr)
         return 1
-    old = json.loads(asked.truth.read_text())["patterns"] if asked.truth else {}
     raw: dict[str, Any] = {
         "repetitions": asked.repetitions,
         "budget_s": asked.budget,
@@ -308,9 +284,8 @@ def main(arguments: list[str]) -> int:
         work.mkdir(parents=True, exist_ok=True)
         program = real.build(work)
         for name in asked.pattern or [*PATTERNS, *HELD_OUT]:
-            raw["patterns"][name] = one_pattern(
-                name, work / name.replace(" ", "-"), program, asked, old.get(name, {})
-            )
+            place = work / name.replace(" ", "-")
+            raw["patterns"][name] = one_pattern(name, place, program, asked)
             if asked.out:
                 asked.out.write_text(json.dumps(raw))
     return 0

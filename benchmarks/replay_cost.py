@@ -1,42 +1,30 @@
 """What the replay adds to the calls it makes, and how well it emulates computation.
 
-    python benchmarks/replay_cost.py [--repeats 7] [--mpicc /usr/bin/mpicc.openmpi] [--json FILE]
+    python benchmarks/all.py --only replay_cost,replay_cost:computation
 
 A plain C program (pingpong.c) and the replay's engine with a program of the same calls take turns:
-of each the median over its passes, of those the median over the turns is printed. Nothing here
-passes or fails.
+of each the median over its passes, of those the median over the turns.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from figures import Figure, Found
+from replay_jobs import Mpi, Script, mpis, program_of, run_job, settings_of, world_of
+
+from p3s.replay.engine.job import result_path, write_job
+from p3s.replay.engine.results import read_result
+from p3s.replay.plan.program import Code, Program
 
 HERE = Path(__file__).resolve().parent
-# This directory has a replay.py, which must not be taken for the package.
-sys.path = [
-    *(path for path in sys.path if Path(path).resolve() != HERE),
-    str(HERE.parent / "tests" / "helpers"),
-    str(HERE),
-]
-
-from figures import Figure, Found  # noqa: E402
-from replay_jobs import Mpi, Script, mpis, program_of, run_job, settings_of, world_of  # noqa: E402
-
-from p3s.replay.engine.job import DONE, result_path, write_job  # noqa: E402
-from p3s.replay.engine.results import read_result  # noqa: E402
-from p3s.replay.plan.program import Code, Program  # noqa: E402
-
 TIMEOUT_S = 120.0
 SIZES = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 PASSES = 12
@@ -49,24 +37,11 @@ PIECES = (20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 @dataclass(frozen=True)
 class Row:
-    """One line: what is called, ns in the C program and in the replay, calls that count.
-
-    ``ratio``: replay to C of one turn, median of the turns. ``plain``, ``replay``: every turn.
-    """
+    """One line: what is called, ns in the C program and in the replay."""
 
     what: str
     plain_ns: float
     replay_ns: float
-    ratio: float
-    calls: int
-    sampled: bool
-    plain: list[float]
-    replay: list[float]
-
-    @property
-    def added_ns(self) -> float:
-        """Return what one call costs more in the replay."""
-        return (self.replay_ns - self.plain_ns) / self.calls
 
 
 def turns_of(nbytes: int) -> int:
@@ -143,23 +118,17 @@ def plain(mpi: Mpi, program: Path, words: Sequence[str]) -> list[float]:
     return [float(line) for line in done.stdout.split()]
 
 
-def replay(mpi: Mpi, folder: Path, programs: Sequence[Program], pages: str) -> list[list[float]]:
-    """Return the ns of every pass of process 0, per program."""
-    write_job(
-        folder,
-        programs,
-        world_of(2),
-        settings_of(mpi, budget_s=TIMEOUT_S, most_passes=PASSES, pages=pages),
-    )
+def replay(mpi: Mpi, folder: Path, program: Program) -> list[float]:
+    """Return the ns of every pass of process 0."""
+    settings = settings_of(mpi, budget_s=TIMEOUT_S, most_passes=PASSES, pages="small")
+    write_job(folder, [program], world_of(2), settings)
     ended = run_job(folder, mpi, 2, timeout_s=TIMEOUT_S, sharing=False)
     if ended.code != 0:
         raise SystemExit(ended.stderr)
-    return [
-        read_result(result_path(folder, i)).pass_ns[:, 0].tolist() for i in range(len(programs))
-    ]
+    return read_result(result_path(folder, 0)).pass_ns[:, 0].tolist()
 
 
-def calls(mpi: Mpi, repeats: int, pages: str, folder: Path) -> list[Row]:
+def calls(mpi: Mpi, repeats: int, folder: Path) -> list[Row]:
     """Return the rows about calls."""
     program = folder / "pingpong"
     subprocess.run(
@@ -167,82 +136,61 @@ def calls(mpi: Mpi, repeats: int, pages: str, folder: Path) -> list[Row]:
         check=True,
         timeout=TIMEOUT_S,
     )
-    huge = ["huge"] if pages == "huge" else []
     cases = [
-        ("send to MPI_PROC_NULL", ["null", str(NULL_CALLS)], null_sends(-1), NULL_CALLS, 1, False),
-        ("the same, timed", ["null", str(NULL_CALLS)], null_sends(0), NULL_CALLS, 1, True),
-        ("Irecv, Isend, 2 Wait, 8 B", ["pair", str(PAIR_TURNS)], pairs(), PAIR_TURNS, 4, False),
-        *(
-            (
-                f"ping-pong {size} B",
-                [str(size), str(turns_of(size))],
-                ping_pong(size),
-                2 * turns_of(size),
-                1,
-                False,
-            )
-            for size in SIZES
-        ),
+        ("send to MPI_PROC_NULL", ["null", str(NULL_CALLS)], null_sends(-1), NULL_CALLS),
+        ("the same, timed", ["null", str(NULL_CALLS)], null_sends(0), NULL_CALLS),
+        ("Irecv, Isend, 2 Wait, 8 B", ["pair", str(PAIR_TURNS)], pairs(), PAIR_TURNS),
     ]
+    for size in SIZES:
+        words = [str(size), str(turns_of(size))]
+        cases.append((f"ping-pong {size} B", words, ping_pong(size), 2 * turns_of(size)))
     ours: list[list[float]] = [[] for _ in cases]
     theirs: list[list[float]] = [[] for _ in cases]
     for repeat in range(repeats):
         print(f"turn {repeat + 1} of {repeats}", file=sys.stderr, flush=True)
-        for i, (_what, words, made, per_pass, _calls, _sampled) in enumerate(cases):
-            theirs[i].append(statistics.median(plain(mpi, program, [*words, str(PASSES), *huge])))
-            (found,) = replay(mpi, folder / f"job-{repeat}-{i}", [made], pages)
+        for i, (_what, words, made, per_pass) in enumerate(cases):
+            theirs[i].append(statistics.median(plain(mpi, program, [*words, str(PASSES)])))
+            found = replay(mpi, folder / f"job-{repeat}-{i}", made)
             ours[i].append(statistics.median(found) / per_pass)
-    return [
-        Row(
-            what,
-            statistics.median(theirs[i]),
-            statistics.median(ours[i]),
-            statistics.median(a / b for a, b in zip(ours[i], theirs[i], strict=True)),
-            number,
-            sampled,
-            theirs[i],
-            ours[i],
-        )
-        for i, (what, _words, _made, _per_pass, number, sampled) in enumerate(cases)
-    ]
+    middle = statistics.median
+    return [Row(case[0], middle(theirs[i]), middle(ours[i])) for i, case in enumerate(cases)]
 
 
-def emulated(mpi: Mpi, folder: Path) -> list[dict[str, float]]:
-    """Return the errors of emulated computation at EMULATORS processes, by length and of all."""
+def computation(quick: bool) -> Found:
+    """Return the errors of emulated computation at EMULATORS processes, of all lengths."""
     programs = [emulation(length) for length in PIECES]
-    write_job(
-        folder, programs, world_of(EMULATORS), settings_of(mpi, budget_s=60.0, most_passes=16)
+    settings = settings_of(_mpi(), budget_s=60.0, most_passes=16)
+    with tempfile.TemporaryDirectory(prefix="replay-cost-") as name:
+        write_job(Path(name), programs, world_of(EMULATORS), settings)
+        ended = run_job(Path(name), _mpi(), EMULATORS, timeout_s=TIMEOUT_S)
+        if ended.code != 0:
+            raise SystemExit(ended.stderr)
+        errors = np.abs(
+            np.concatenate(
+                [read_result(result_path(Path(name), i)).work_error_ns for i in range(len(PIECES))]
+            )
+        )
+    of = f"computation at {EMULATORS} processes, error"
+    return Found(
+        (
+            Figure(f"{of}: median", float(np.median(errors)) / 1e3, "us", 50),
+            Figure(f"{of}: 95th percentile", float(np.percentile(errors, 95)) / 1e3, "us", 150),
+        )
     )
-    ended = run_job(folder, mpi, EMULATORS, timeout_s=TIMEOUT_S)
-    if ended.code != 0:
-        raise SystemExit(ended.stderr)
-    rows, everything = [], []
-    for number, length in enumerate(PIECES):
-        errors = read_result(result_path(folder, number)).work_error_ns
-        everything.append(errors)
-        rows.append(_error_row(length, errors))
-    rows.append(_error_row(0, np.concatenate(everything)))
-    rows[-1]["shared_cores"] = json.loads((folder / DONE).read_text())["shared_cores"]
-    return rows
 
 
-def _error_row(length_us: int, errors: np.ndarray) -> dict[str, float]:
-    return {
-        "length_us": length_us,
-        "pieces": len(errors),
-        "mean_us": float(errors.mean()) / 1e3,
-        "p50_us": float(np.median(np.abs(errors))) / 1e3,
-        "p95_us": float(np.percentile(np.abs(errors), 95)) / 1e3,
-    }
+def _mpi() -> Mpi:
+    """Return the MPI that is measured; raises SystemExit without one."""
+    found = mpis()
+    if not found:
+        raise SystemExit("no usable MPI with its compiler")
+    return found[0]
 
 
 def figures(quick: bool) -> Found:
     """Return what the replay's engine adds to calls, beside the plain C program."""
-    found = mpis()
-    if not found:
-        raise SystemExit("no usable MPI with its compiler")
     with tempfile.TemporaryDirectory(prefix="replay-cost-") as name:
-        rows = calls(found[0], 3 if quick else 7, "small", Path(name))
+        rows = calls(_mpi(), 3 if quick else 7, Path(name))
     return Found(
         tuple(
             Figure(
@@ -257,57 +205,4 @@ def figures(quick: bool) -> Found:
     )
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--mpicc", default="", help="of the MPI to use")
-    parser.add_argument("--pages", choices=("small", "huge"), default="small")
-    parser.add_argument("--only", choices=("calls", "computation"))
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    found = [
-        mpi
-        for mpi in mpis()
-        if not given.mpicc or os.path.samefile(mpi.mpicc, given.mpicc) or mpi.mpicc == given.mpicc
-    ]
-    if not found:
-        raise SystemExit(f"no usable MPI with compiler {given.mpicc or 'mpicc'} here")
-    content: dict[str, object] = {
-        "mpi": asdict(found[0]),
-        "repeats": given.repeats,
-        "pages": given.pages,
-        "load": os.getloadavg(),
-    }
-    with tempfile.TemporaryDirectory(prefix="replay-cost-") as name:
-        if given.only != "computation":
-            rows = calls(found[0], given.repeats, given.pages, Path(name))
-            print(
-                f"{'':28} {'C [us]':>10} {'replay [us]':>12} {'added per call [us]':>20} "
-                f"{'ratio':>7}"
-            )
-            for row in rows:
-                print(
-                    f"{row.what:28} {row.plain_ns / 1e3:10.3f} {row.replay_ns / 1e3:12.3f} "
-                    f"{row.added_ns / 1e3:20.3f} {row.ratio:7.3f}"
-                )
-            content["calls"] = [asdict(row) for row in rows]
-        if given.only != "calls":
-            errors = emulated(found[0], Path(name) / "computation")
-            print(
-                f"\n{EMULATORS} processes, computation: {'pieces':>10} {'mean [us]':>10} "
-                f"{'median':>8} {'p95':>8}"
-            )
-            for row in errors:
-                what = f"{row['length_us']} us" if row["length_us"] else "all"
-                print(
-                    f"{what:>27} {row['pieces']:14.0f} {row['mean_us']:10.1f} "
-                    f"{row['p50_us']:8.1f} {row['p95_us']:8.1f}"
-                )
-            content["computation"] = errors
-    if given.json:
-        given.json.write_text(json.dumps(content, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+PARTS = {"computation": computation}

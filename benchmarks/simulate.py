@@ -1,49 +1,30 @@
 """How fast the dependency simulation is: calls per second and memory of a halo and of others.
 
-    python benchmarks/simulate.py [--ranks 4096] [--turns 100] [--cores 64] [--repeats 5]
-                                  [--pattern halo] [--json] [--loggopsim DIRECTORY]
-    python benchmarks/simulate.py --fold [--ranks 4096]
+    python benchmarks/all.py --only simulate
 
 ``halo``: per turn four Irecv, four Isend, one Waitall on a periodic grid; ``sweep``: two receives
 and two sends of a wavefront; ``exchange``: recursive doubling by Sendrecv. Every line is measured
 in a process of its own. Rates count calls (steps) by the CPU time of the simulation on one core,
-the checks of its input included, least of the repeats. Memory in MiB: of the columns given to it,
-what the simulation adds to that with its results, and of the process with all turns at once. The
-last three columns are of a process that builds and simulates once: without links one turn after
-the other, as predictions do, with links, whose queues need it, all at once. It never passes or
-fails.
+the checks of its input included, least of the repeats. A whole process builds and simulates once,
+one turn after the other, as predictions do without links.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-HERE = Path(__file__).resolve().parent
-# This directory has a replay.py, which must not be taken for the package.
-sys.path = [
-    *(path for path in sys.path if Path(path).resolve() != HERE),
-    str(HERE.parent),
-    str(HERE),
-]
-
-from figures import Figure, Found, Point, Used, resident_mib, whole  # noqa: E402
-from loggopsim import loggopsim  # noqa: E402
+from figures import Figure, Found, Point, Used, apart, resident_mib
+from loggopsim import loggopsim
 
 PATTERNS = ("halo", "sweep", "exchange")
-TIMEOUT_S = 600.0
-#: Turns in a window of a folded loop, and of whole loops.
-WINDOW, FOLDED_TURNS = 3, (1_000, 30_000, 1_000_000)
-BYTES = 8192
+#: Turns in a window of a folded loop.
+WINDOW = 3
+BYTES, CORES = 8192, 64
 #: Ranks and iterations of the halos that figures are made of, and ranks of those that grow.
 SIZES = ((256, 6), (1024, 6), (4096, 6), (4096, 20))
 GROWTH = (64, 1024, 16384, 65536)
@@ -97,7 +78,7 @@ def table(pattern: str, n: int) -> tuple[list[int], np.ndarray, np.ndarray, list
     )
 
 
-def steps_of(pattern: str, n: int, turns: int, nbytes: int) -> Any:
+def steps_of(pattern: str, n: int, turns: int) -> Any:
     """Return the steps of ``turns`` turns, matched, in columns as narrow as the simulation's."""
     from p3s.simulate.steps import SENDS, Op, Steps
 
@@ -121,7 +102,7 @@ def steps_of(pattern: str, n: int, turns: int, nbytes: int) -> Any:
     flat = np.array([q for them in done for q in them], dtype=narrow)
     firsts = np.arange(n * turns, dtype=narrow)[:, None] * calls
     spread = peer[:, None, :]
-    size = np.where(spread >= 0, narrow(nbytes), narrow(0))
+    size = np.where(spread >= 0, narrow(BYTES), narrow(0))
     return Steps(
         n=n,
         ranks=np.arange(n),
@@ -149,11 +130,9 @@ def steps_of(pattern: str, n: int, turns: int, nbytes: int) -> Any:
     )
 
 
-def measure(
-    pattern: str, n: int, turns: int, cores: int, repeats: int, nbytes: int, linked: bool
-) -> dict[str, Any]:
-    """Return calls, seconds, calls per second, and memory in MB, of this process."""
-    from dataclasses import fields, replace
+def measure(pattern: str, n: int, turns: int, linked: bool, repeats: int) -> dict[str, float]:
+    """Return calls, seconds, calls per second, and bytes that a call adds to this process."""
+    from dataclasses import replace
 
     from p3s.simulate.network import rough_network
     from p3s.simulate.simulate import simulate
@@ -161,39 +140,26 @@ def measure(
     network = rough_network()
     if not linked:
         network = replace(network, rate=float("inf"))
-    node_of = np.arange(n) // cores
-    simulate(steps_of(pattern, 2 if pattern != "sweep" else 4, 1, nbytes), node_of, network)
-    steps = steps_of(pattern, n, turns, nbytes)
-    columns = [getattr(steps, field.name) for field in fields(steps)]
-    arrays = [c for c in columns if isinstance(c, np.ndarray) and 0 not in c.strides]
-    inputs = sum({id(c): c.nbytes for c in arrays}.values())
+    node_of = np.arange(n) // CORES
+    simulate(steps_of(pattern, 2 if pattern != "sweep" else 4, 1), node_of, network)
+    steps = steps_of(pattern, n, turns)
     before = resident_mib(False)
     times = []
-    found = None
     for _ in range(repeats):
-        del found
         begin = time.process_time()
-        found = simulate(steps, node_of, network)
+        simulate(steps, node_of, network)
         times.append(time.process_time() - begin)
     peak = resident_mib(True)
     return {
-        "pattern": pattern,
-        "ranks": n,
-        "links": linked,
         "calls": len(steps),
         "seconds": min(times),
         "calls_per_s": len(steps) / min(times),
-        "inputs_mb": inputs / 2**20,
-        "beyond_mb": max(peak - before, 0.0),
         "beyond_bytes_per_call": max(peak - before, 0.0) * 2**20 / len(steps),
-        "peak_mb": peak,
-        "queued": found.queued,
-        "end_ms": float(found.end_ns.max()) / 1e6,
     }
 
 
-def fold(n: int, turns: int, slow: bool, nbytes: int) -> dict[str, Any]:
-    """Return seconds, calls that were simulated, and memory in MB of a folded loop."""
+def fold(n: int, turns: int, slow: bool) -> dict[str, float]:
+    """Return seconds and memory in MB of a folded loop."""
     from dataclasses import replace
 
     from p3s.simulate.folded import Loop, folded
@@ -203,52 +169,33 @@ def fold(n: int, turns: int, slow: bool, nbytes: int) -> dict[str, Any]:
 
     network = replace(rough_network(), rate=float("inf"))
     node_of = np.zeros(n, dtype=np.int64)
-    steps = steps_of("halo", n, WINDOW, nbytes)
+    steps = steps_of("halo", n, WINDOW)
     calls = len(table("halo", n)[0])
     weight = np.where(steps.turn == 0, 1.0, (turns - 1) / (WINDOW - 1))
     rank = steps.rank
     work = np.where(slow & (rank == 0), 1.5, 1.0) * steps.work_ns
     row = rank * calls + np.arange(len(steps)) % calls
     steps = replace(steps, weight=weight, work_ns=work, row=row)
-    simulated = [0]
 
     def run(steps: Any, _: Any, first: Any) -> Any:
-        simulated[0] += len(steps)
         return simulate(steps, node_of, network, first_ns=first)
 
     begin = time.process_time()
     loop = Loop(Section("halo", (0,), steps, WINDOW, 0, turns, 1.0, ()), steps, rank, weight, n)
-    found = folded(loop, run)
-    return {
-        "ranks": n,
-        "turns": turns,
-        "slow": slow,
-        "seconds": time.process_time() - begin,
-        "simulated": simulated[0],
-        "windows": found.windows,
-        "settled": found.settled,
-        "turn_us": float(found.sums[0].max()) / turns / 1e3,
-        "peak_mb": resident_mib(True),
-    }
+    folded(loop, run)
+    return {"seconds": time.process_time() - begin, "peak_mb": resident_mib(True)}
 
 
-def once(pattern: str, n: int, turns: int, cores: int, nbytes: int, linked: bool) -> None:
-    """Build the steps and simulate them, once: what a whole process needs.
-
-    Without queues at links one turn after the other, as predictions do, with queues all at once.
-    """
+def once(n: int, turns: int) -> None:
+    """Build a halo and simulate it once, turn after turn, without queues at links."""
     from dataclasses import replace
 
     from p3s.simulate.folded import strung
     from p3s.simulate.network import rough_network
     from p3s.simulate.simulate import simulate
 
-    network, node_of = rough_network(), np.arange(n) // cores
-    if linked:
-        simulate(steps_of(pattern, n, turns, nbytes), node_of, network)
-        return
-    network = replace(network, rate=float("inf"))
-    window = steps_of(pattern, n, 1, nbytes)
+    network, node_of = replace(rough_network(), rate=float("inf")), np.arange(n) // CORES
+    window = steps_of("halo", n, 1)
 
     def run(first_ns: Any) -> Any:
         return simulate(window, node_of, network, first_ns=first_ns)
@@ -258,42 +205,21 @@ def once(pattern: str, n: int, turns: int, cores: int, nbytes: int, linked: bool
         next(results)
 
 
-def used_by(words: list[str]) -> Used:
-    """Return what a process of this file's needs; compiling the file itself is not counted."""
-    place = str(HERE)
-    start = f"import sys; sys.path.insert(0, {place!r}); import simulate; simulate.main()"
-    return whole([sys.executable, "-c", start, *words])
-
-
 def halo(n: int) -> np.ndarray:
     """Return the partners of a halo's eight messages, of each rank."""
     return table("halo", n)[1][:, :8]
 
 
-def alone(pattern: str, n: int, turns: int, linked: bool, repeats: int) -> dict[str, Any]:
-    """Return what ``measure`` finds in a process of its own."""
-    words = [sys.executable, __file__, "--turns", str(turns), "--repeats", str(repeats)]
-    said = subprocess.run(
-        [*words, "--one", f"{pattern},{n},{int(linked)}"],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(said.stdout)
-    return found
-
-
 def process(n: int, turns: int) -> Used:
     """Return what a process needs that builds a halo without links and simulates it once."""
-    return used_by(["--turns", str(turns), "--once", f"halo,{n},0"])
+    return apart("simulate", "once", n, turns)[1]
 
 
 def beside_loggopsim(n: int, turns: int, repeats: int) -> list[Figure]:
     """Return speed and memory of a halo, beside LogGOPSim where it is."""
     place = os.environ.get("P3S_BENCH_LOGGOPSIM")
     missing = "" if place else "missing: P3S_BENCH_LOGGOPSIM is no directory of it"
-    inner = alone("halo", n, turns, False, repeats)
+    inner, _ = apart("simulate", "measure", "halo", n, turns, False, repeats)
     used = [process(n, turns) for _ in range(repeats)]
     theirs = loggopsim(Path(place), halo(n), turns, BYTES, repeats) if place else {}
     calls, peak = inner["calls"] / 1e6, max(x.peak_mib for x in used)
@@ -324,7 +250,7 @@ def others(n: int, turns: int, repeats: int) -> list[Figure]:
     out = []
     for pattern in PATTERNS:
         for linked in (False, True):
-            found = alone(pattern, n, turns, linked, repeats)
+            found, _ = apart("simulate", "measure", pattern, n, turns, linked, repeats)
             links = "with links" if linked else "without links"
             name = f"{pattern} of {n:,} ranks, {turns} iterations, {links}: simulate alone"
             out.append(Figure(name, found["calls_per_s"] / 1e6, "M calls/s", more=True))
@@ -337,10 +263,8 @@ def others(n: int, turns: int, repeats: int) -> list[Figure]:
 def folded_figures(n: int) -> list[Figure]:
     """Return what folded loops of a thousand and a million iterations take."""
     out = []
-    for slow, turns in ((0, 1_000), (0, 1_000_000), (1, 1_000_000)):
-        words = [sys.executable, __file__, "--fold", "--one", f"{n},{turns},{slow}"]
-        said = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-        found = json.loads(said.stdout)
+    for slow, turns in ((False, 1_000), (False, 1_000_000), (True, 1_000_000)):
+        found, _ = apart("simulate", "fold", n, turns, slow)
         ranks = "one slow rank" if slow else "equal ranks"
         name = f"loop of {turns:,} iterations, {n:,} ranks, {ranks}, folded"
         out.append(Figure(f"{name}: CPU time", found["seconds"], "s"))
@@ -375,7 +299,7 @@ def simgrid() -> list[Figure]:
 
     n, name = 256, "halo of 256 ranks, 20 iterations, nothing but messages: CPU time"
     network = replace(rough_network(inside_latency_ns=2000, inside_rate=12.5), post=0.0)
-    steps, node_of = steps_of("halo", n, 20, 8192), np.arange(n)
+    steps, node_of = steps_of("halo", n, 20), np.arange(n)
     begin = time.process_time()
     simulate(steps, node_of, network)
     ours = time.process_time() - begin
@@ -384,115 +308,3 @@ def simgrid() -> list[Figure]:
     begin = sum(os.times()[2:4])
     replay(steps, node_of, network)
     return [Figure(name, ours, "s", peer="SimGrid", peer_value=sum(os.times()[2:4]) - begin)]
-
-
-def folds(args: argparse.Namespace) -> None:
-    """Print what folded loops cost, each in a process of its own."""
-    if args.one:
-        n, turns, slow = args.one.split(",")
-        print(json.dumps(fold(int(n), int(turns), slow == "1", args.bytes)))
-        return
-    lines = []
-    for n in args.ranks.split(","):
-        for slow in "01":
-            for turns in FOLDED_TURNS:
-                done = subprocess.run(
-                    [sys.executable, __file__, *sys.argv[1:], "--one", f"{n},{turns},{slow}"],
-                    capture_output=True,
-                    text=True,
-                    timeout=TIMEOUT_S,
-                    check=True,
-                )
-                lines.append(json.loads(done.stdout))
-    if args.json:
-        print(json.dumps(lines, indent=1))
-        return
-    print(
-        f"{'ranks':>6} {'one slow':>8} {'turns':>9} {'windows':>7} {'simulated':>10} {'s':>6} "
-        f"{'us in calls':>11} {'process MB':>10}"
-    )
-    for x in lines:
-        print(
-            f"{x['ranks']:6} {'yes' if x['slow'] else 'no':>8} {x['turns']:9,} {x['windows']:7} "
-            f"{x['simulated']:10,} {x['seconds']:6.2f} {x['turn_us']:11.3f} "
-            f"{x['peak_mb']:10.0f}"
-        )
-
-
-def main() -> None:
-    """Run the lines in processes of their own and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ranks", default="256,1024,4096")
-    parser.add_argument("--turns", type=int, default=20)
-    parser.add_argument("--cores", type=int, default=64)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--bytes", type=int, default=BYTES)
-    parser.add_argument("--pattern", choices=[*PATTERNS, "all"], default="all")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--loggopsim", type=Path, help="where LogGOPSim and txt2bin are")
-    parser.add_argument("--fold", action="store_true", help="loops of many turns, folded")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--once", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.once:
-        pattern, n, linked = args.once.split(",")
-        once(pattern, int(n), args.turns, args.cores, args.bytes, linked == "1")
-        return
-    if args.fold:
-        folds(args)
-        return
-    if args.one:
-        pattern, n, linked = args.one.split(",")
-        print(
-            json.dumps(
-                measure(
-                    pattern, int(n), args.turns, args.cores, args.repeats, args.bytes, linked == "1"
-                )
-            )
-        )
-        return
-    lines = []
-    for pattern in PATTERNS if args.pattern == "all" else (args.pattern,):
-        for n in (int(n) for n in args.ranks.split(",")):
-            for linked in "01":
-                words = [sys.executable, __file__, *sys.argv[1:]]
-                done = subprocess.run(
-                    [*words, "--one", f"{pattern},{n},{linked}"],
-                    capture_output=True,
-                    text=True,
-                    timeout=TIMEOUT_S,
-                    check=True,
-                )
-                once_words = [*sys.argv[1:], "--once", f"{pattern},{n},{linked}"]
-                used = [used_by(once_words) for _ in range(args.repeats)]
-                more = {
-                    "whole_s": min(x.cpu_s for x in used),
-                    "at_once_mb": json.loads(done.stdout)["peak_mb"],
-                    "peak_mb": max(x.peak_mib for x in used),
-                }
-                lines.append({**json.loads(done.stdout), **more})
-    if args.loggopsim:
-        lines += [
-            loggopsim(args.loggopsim, halo(int(n)), args.turns, args.bytes, args.repeats)
-            for n in args.ranks.split(",")
-        ]
-    if args.json:
-        print(json.dumps(lines, indent=1))
-        return
-    print(
-        f"{'pattern':9} {'ranks':>6} {'links':>5} {'calls':>10} {'s':>7} {'M calls/s':>9} "
-        f"{'inputs MB':>9} {'beyond MB':>9} {'B/call':>6} {'at once MB':>10} {'process MB':>10} "
-        f"{'process s':>9} {'M calls/s':>9}"
-    )
-    for x in lines:
-        print(
-            f"{x['pattern']:9} {x['ranks']:6} {'yes' if x['links'] else 'no':>5} "
-            f"{x['calls']:10,} {x['seconds']:7.3f} {x['calls_per_s'] / 1e6:9.2f} "
-            f"{x['inputs_mb']:9.0f} {x['beyond_mb']:9.0f} {x['beyond_bytes_per_call']:6.0f} "
-            f"{x['at_once_mb']:10.0f} {x['peak_mb']:10.1f} {x['whole_s']:9.3f} "
-            f"{x['calls'] / x['whole_s'] / 1e6:9.2f}"
-        )
-
-
-if __name__ == "__main__":
-    main()

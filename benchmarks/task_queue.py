@@ -1,23 +1,18 @@
 """Queues of tasks: predicted from few workers, beside a simulated run of many.
 
-    python benchmarks/task_queue.py
+    python benchmarks/all.py --only task_queue
 
 A master and workers are simulated one event at a time (no code in common with the model): tasks of
 several distributions, new ones in every run, short and long services. What runs of 3, 5 and 8
-processes show goes into the laws; 16, 32 and 64 processes are predicted and simulated. Prints per
-distribution the median and the largest error, and how often the 90 % interval holds the truth.
+processes show goes into the laws; 16, 32 and 64 processes are predicted and simulated.
 """
 
 from __future__ import annotations
 
 import heapq
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
-
-sys.path.append(str(Path(__file__).resolve().parent))
 from figures import Figure, Found
 
 from p3s.methods.tasks.queue import Served, queue_of, time_of
@@ -102,19 +97,3 @@ def figures(quick: bool) -> Found:
             held, of_all = held + sum(inside), of_all + len(inside)
     share = 100 * held / of_all
     return Found((*out, Figure("queues of tasks: inside the 90 % interval", share, "%", 90, True)))
-
-
-def main() -> None:
-    """Print a line per distribution and service."""
-    print(f"{'tasks':32} {'service':>8}  median  largest  inside")
-    for name, draw in TASKS_OF.items():
-        for service in SERVICES:
-            off, inside = missed(draw, service)
-            print(
-                f"{name:32} {service * 1e6:5.0f} us  {100 * np.median(off):4.1f} %"
-                f"   {100 * max(off):5.1f} %  {sum(inside):3d} of {len(inside)}"
-            )
-
-
-if __name__ == "__main__":
-    main()

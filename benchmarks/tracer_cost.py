@@ -1,23 +1,22 @@
 """What tracing costs: time per call, bytes per event, memory per rank, speed of reading back.
 
-    python benchmarks/tracer_cost.py [--repeats 9] [--calls 1000000] [--json]
+    python benchmarks/all.py --only tracer_cost
 
-Traced and untraced runs take turns; medians are printed. Nothing here passes or fails.
+Traced and untraced runs take turns; figures are medians.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+from figures import P3S, ROOT, Figure, Found, whole
 
 from p3s.base.host import mpi
 from p3s.capture import RunTrace, read_run
@@ -27,11 +26,7 @@ from p3s.signature_runner import build
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import Recording
 
-sys.path.append(str(Path(__file__).resolve().parent))
-from figures import P3S, Figure, Found, whole
-
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
 TIMEOUT_S = 600.0
 MODES = ("untraced", "wall", "cpu")
 
@@ -56,16 +51,15 @@ class Sample:
     null_ns: float
     self_ns: float
     peak_kib: int
-    own_kib: int
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the result: what, its value, and what is aimed at (or nothing)."""
+    """One line of the result: what, its value, and what is aimed at."""
 
     what: str
     value: float
-    target: str = ""
+    target: str
 
 
 def compiled(install: mpi.MpiInstall, folder: Path) -> Path:
@@ -99,12 +93,7 @@ def sample(
     found = dict(zip(words[::2], words[1::2], strict=True))
     for path in folder.glob("rank-*.p3t"):
         path.unlink()  # a hundred runs would fill the disk
-    return Sample(float(found["null"]), float(found["self"]), int(found["peak"]), int(found["own"]))
-
-
-def middle(samples: list[Sample], value: Callable[[Sample], float]) -> float:
-    """Return the median of one figure over the repeats."""
-    return statistics.median(value(one) for one in samples)
+    return Sample(float(found["null"]), float(found["self"]), int(found["peak"]))
 
 
 def cost_per_call(
@@ -119,24 +108,15 @@ def cost_per_call(
             samples[mode].append(sample(install, program, tracer, mode, calls, place))
     rows = []
     for name, value in (("null send", lambda s: s.null_ns), ("self message", lambda s: s.self_ns)):
-        plain = middle(samples["untraced"], value)
-        rows.append(Row(f"{name}, untraced [us]", plain / 1e3))
         for mode, shown in (("wall", "wall clock"), ("cpu", "CPU clock")):
-            traced = middle(samples[mode], value)
             # Of one turn each: what the machine does to both of them cancels.
             pairs = zip(samples[mode], samples["untraced"], strict=True)
             added = statistics.median(value(one) - value(other) for one, other in pairs)
             key = f"added per call, {shown} [us]"
-            rows.append(Row(f"{name}, {shown} [us]", traced / 1e3))
             rows.append(Row(f"{name}, {key}", added / 1e3, TARGETS[key]))
-            rows.append(Row(f"{name}, {shown} / untraced", traced / plain))
-    for name, memory in (
-        ("memory added per rank [MiB]", lambda s: s.peak_kib),
-        ("of it not backed by the file [MiB]", lambda s: s.own_kib),
-    ):
-        added = middle(samples["wall"], memory) - middle(samples["untraced"], memory)
-        rows.append(Row(name, added / 1024, TARGETS.get(name, "")))
-    return rows
+    wall, plain = (statistics.median(s.peak_kib for s in samples[m]) for m in ("wall", "untraced"))
+    name = "memory added per rank [MiB]"
+    return [*rows, Row(name, (wall - plain) / 1024, TARGETS[name])]
 
 
 def built(install: mpi.MpiInstall, folder: Path) -> Path:
@@ -217,11 +197,7 @@ def disk_and_reading(install: mpi.MpiInstall, folder: Path, iterations: int) -> 
     files = list(run_dir.glob("rank-*.p3t"))
     events = columns(read_run(run_dir))
     name, disk = "bytes per event on disk, jacobi2d", sum(path.stat().st_size for path in files)
-    rows = [
-        Row("events of jacobi2d at 4 ranks", events),
-        Row(name, disk / events, TARGETS[name]),
-        Row("decode [million events/s]", rate(events, lambda: columns(read_run(run_dir)))),
-    ]
+    rows = [Row(name, disk / events, TARGETS[name])]
     parquet = folder / "events.parquet"
     for name, action in (
         ("finalise to tables [million events/s]", lambda: point_table([read_run(run_dir)])),
@@ -266,8 +242,6 @@ def figures(quick: bool) -> Found:
         mpip = mpip_per_call(found, Path(place), repeats, calls, folder) if place else {}
     out = []
     for row in rows:
-        if not row.target:
-            continue
         what, _, unit = row.what.partition(" [")
         sign, _, number = row.target.partition(" ")
         disk = what == "bytes per event on disk, jacobi2d"
@@ -291,39 +265,3 @@ def otf2_bytes(install: mpi.MpiInstall, folder: Path, iterations: int) -> float:
     (run,) = (study / "runs").iterdir()
     events = sum(len(rank.call) for rank in read_run(run).ranks)
     return sum(p.stat().st_size for p in target.rglob("*") if p.is_file()) / events
-
-
-def arguments() -> argparse.Namespace:
-    """Return what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--repeats", type=int, default=9, help="turns of each kind of run")
-    parser.add_argument("--calls", type=int, default=1_000_000, help="null sends of one run")
-    parser.add_argument("--iterations", type=int, default=40_000, help="of jacobi2d")
-    parser.add_argument("--mpicc", help="the MPI to use [default: the first that is found]")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Measure and print."""
-    asked = arguments()
-    found = mpi.describe(asked.mpicc) if asked.mpicc else next(iter(mpi.find_mpi()), None)
-    if found is None or found.mpiexec is None:
-        sys.exit("no MPI found; install one (for example `pip install mpich`)")
-    tracer = build.ensure_tracer(mpicc=found.mpicc)
-    with tempfile.TemporaryDirectory(prefix="p3s-cost-") as name:
-        folder = Path(name)
-        rows = cost_per_call(found, tracer.path, asked.repeats, asked.calls, folder)
-        rows += small_runs(found, folder, asked.repeats)
-        rows += disk_and_reading(found, folder, asked.iterations)
-    title = f"{found.family} {found.version}, {os.cpu_count()} CPUs, {asked.repeats} repeats"
-    if asked.json:
-        print(json.dumps({"mpi": title, "rows": [asdict(row) for row in rows]}, indent=1))
-        return
-    print(title)
-    for row in rows:
-        print(f"  {row.what:<52} {row.value:12.3f}  {row.target}".rstrip())
-
-
-if __name__ == "__main__":
-    main()

@@ -69,7 +69,6 @@ def parser() -> argparse.ArgumentParser:
     add("--simulate-only", action="store_true", help="make runs and study, predict nothing")
     add("--dir", type=Path, help="work here; what was simulated there is not simulated again")
     add("--out", type=Path, help="write everything that was seen, as JSON")
-    add("--picture", type=Path, help="draw predicted over true run times (PNG, SVG, PDF)")
     add("--join", type=Path, nargs="+", help="only show what these files of --out have together")
     return made
 

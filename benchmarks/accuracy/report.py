@@ -1,11 +1,9 @@
-"""What the benchmark says of its rows: how far predictions are off, as a table and as a picture."""
+"""What the benchmark says of its rows: how far predictions are off, as a table."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 #: What is aimed at: mean, median and largest error of run time.
@@ -119,48 +117,3 @@ def _sentence(total: Mapping[str, Any], half: str | None) -> str:
             "the regression of run times"
         )
     return "; ".join(parts)
-
-
-def picture(rows: Sequence[Row], path: Path) -> None:
-    """Draw predicted over true run times with their intervals; the suffix says which format."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    counts = asked(rows)
-    ends = [count[key] for count in counts for key in ("truth_s", "time_s")]
-    figure, axes = plt.subplots(figsize=(7, 7), layout="constrained")
-    if counts:
-        line = [min(ends) / 1.5, max(ends) * 1.5]
-        axes.plot(line, line, color="0.4", linewidth=0.8)
-        for factor in (1 - TRUSTED, 1 + TRUSTED):
-            axes.plot(line, [factor * end for end in line], color="0.7", linewidth=0.6)
-    for k, row in enumerate(row for row in rows if asked([row])):
-        _points(axes, asked([row]), str(row["program"]), f"C{k % 10}", "osD^v"[k // 10 % 5])
-    axes.set(xscale="log", yscale="log", xlabel="true run time, s", ylabel="predicted run time, s")
-    if counts:
-        axes.legend(fontsize="small")
-    figure.savefig(path)
-    plt.close(figure)
-
-
-def _points(axes: Any, counts: Sequence[Row], name: str, color: str, marker: str) -> None:
-    low, high = (
-        [
-            abs(count["time_s"] - (count[end] if count[end] is not None else math.nan))
-            for count in counts
-        ]
-        for end in ("low_s", "high_s")
-    )
-    axes.errorbar(
-        [count["truth_s"] for count in counts],
-        [count["time_s"] for count in counts],
-        yerr=[low, high],
-        fmt=marker,
-        color=color,
-        label=name,
-        markersize=4,
-        linewidth=0.8,
-        capsize=2,
-    )

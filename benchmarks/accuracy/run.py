@@ -152,16 +152,20 @@ def one(
 
 def regression(study: Path, truth: Mapping[int, float]) -> dict[int, float]:
     """Return by how much a regression of the traced run times misses at the larger counts."""
-    from benchmarks.baseline import of_program
     from p3s.base.errors import P3SError
     from p3s.base.study import Study
+    from p3s.laws.statistics import relative_error
+    from p3s.methods.baseline.fromstudy import times_of_study
+    from p3s.methods.baseline.model import fit_series
+    from p3s.methods.baseline.times import series_of
 
     try:
-        found = of_program(Study.open(study), truth)
+        whole = fit_series(series_of(times_of_study(Study.open(study)).runs))
     except P3SError as error:
         say(f"{study}: no regression: {error}")
         return {}
-    return {row["n"]: row["whole"] for row in found}
+    counts = sorted(n for n in truth if n > max(whole.counts))
+    return {n: relative_error(whole.say([n])[0].seconds, truth[n]) for n in counts}
 
 
 def versions() -> dict[str, str]:
@@ -212,12 +216,10 @@ def results(args: argparse.Namespace, wanted: list[Program]) -> dict[str, Any]:
 
 
 def show(seen: dict[str, Any], args: argparse.Namespace) -> None:
-    """Print the table, draw the picture and write the file that were asked for."""
+    """Print the table and write the file that were asked for."""
     rows = seen["programs"]
     seen["summary"] = report.summary(rows)
     print(report.table(rows))
-    if args.picture:
-        report.picture(rows, args.picture)
     if args.out:
         args.out.write_text(json.dumps(seen, indent=1) + "\n")
 

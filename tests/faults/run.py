@@ -6,9 +6,6 @@ who may mount file systems also tries small and read-only ones.
 
 --log FILE keeps what each trial gave, and those that it has are not tried again: many trials can
 be made in parts (--seconds S: none is begun after that).
-
-Commands are children of this process, which has imported what they need: most of a command's time
-would be that. With too little memory they are new processes, which import it then.
 """
 
 from __future__ import annotations
@@ -28,19 +25,21 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 import fault_trials as ft  # noqa: E402
-import forked_commands  # noqa: E402
 from fault_trials import Command, Matrix, Outcome  # noqa: E402
 
 #: Larger than what is traced; 8 is also replayed.
 COUNTS = "8,16"
-#: Seconds that ``machine measure --quick`` takes here: its figures are not looked at.
-MEASURE_S = 1.0
+#: p3s, whose ``machine measure --quick`` takes a second: its figures are not looked at.
+START = """import sys
+from p3s.machine import measure
+measure.QUICK_S = 1.0
+from p3s.__main__ import main
+sys.exit(main())"""
 
 
 def p3s(folder: Path, *words: str) -> None:
@@ -94,18 +93,6 @@ def commands(program: Path, mounts: bool) -> list[Command]:
     ]  # fmt: skip
 
 
-def again_with(work: Path) -> NoReturn:
-    """Become this program with the shim loaded, as the commands need it that are its children."""
-    shim = ft.compiled(work)
-    if shim is None:
-        shutil.rmtree(work)
-        sys.exit("no C compiler: no faults")
-    variables = {**os.environ, "LD_PRELOAD": str(shim), ft.MARK: forked_commands.ROOM}
-    variables.pop("PYTHONDONTWRITEBYTECODE", None)  # else each command compiles all of p3s
-    words = [sys.executable, __file__, *sys.argv[1:], "--work", str(work)]
-    os.execve(sys.executable, words, variables)
-
-
 def prepared(work: Path, program: Path) -> tuple[list[Command], Matrix]:
     """Return commands, and a place to try them in, with a copy of a traced study."""
     known = commands(program, ft.can_mount(work))
@@ -115,10 +102,10 @@ def prepared(work: Path, program: Path) -> tuple[list[Command], Matrix]:
     shutil.rmtree(work / "study" / "scaled" / "np000016")  # something is to be made
     first = work / "first"
     first.mkdir()
-    from p3s.machine import measure
-
-    measure.QUICK_S = MEASURE_S
-    return known, Matrix(work / "study", first, work / "shim.so", forked=True)
+    shim = ft.compiled(work)
+    if shim is None:
+        sys.exit("no C compiler: no faults")
+    return known, Matrix(work / "study", first, shim, (sys.executable, "-c", START))
 
 
 Trial = tuple[Command, str, int]
@@ -157,7 +144,7 @@ def _tried(trial: Trial) -> Outcome | None:
 def workers(
     first: Matrix, inexact: Collection[str], number: int, until: float
 ) -> Iterator[ProcessPoolExecutor]:
-    """Give processes that make trials; they have what this one has imported."""
+    """Give processes that make trials."""
     begin = (first, inexact, until)
     with ProcessPoolExecutor(number, get_context("fork"), _begin, begin) as pool:
         try:
@@ -195,21 +182,18 @@ def main() -> None:
     options.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options.add_argument("--seconds", type=float, default=float("inf"))
     options.add_argument("--log", type=Path)
-    options.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     given = options.parse_args()
-    if given.work is None:
-        again_with(Path(tempfile.mkdtemp(prefix="p3s-faults-")))
-    del os.environ["LD_PRELOAD"]
+    work = Path(tempfile.mkdtemp(prefix="p3s-faults-"))
     try:
-        _make(given)
+        _make(given, work)
     finally:
-        shutil.rmtree(given.work, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
 
 
-def _make(given: argparse.Namespace) -> None:
+def _make(given: argparse.Namespace, work: Path) -> None:
     until = time.monotonic() + given.seconds
     outcomes = read_log(given.log)
-    known, first = prepared(given.work, given.program.resolve())
+    known, first = prepared(work, given.program.resolve())
     trials = list(enumerate(ft.drawn(_chosen(known, given), given.seed, given.trials)))
     left = {k: trial for k, trial in trials if k not in outcomes}
     for command, fault, draw in left.values():

@@ -20,11 +20,12 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
-import forked_commands
-from forked_commands import MARK, Forked
+from commands import P3S
 from paths import ROOT
 
 SHIM = ROOT / "tests" / "faults" / "shim.c"
+#: The variable that tells the processes of a trial.
+MARK = "P3S_FAULT_TRIAL"
 #: Of the process itself, by the shim; and two processes that do the same at once.
 FAULTS = (
     "kill", "stop", "term", "int", "slow", "full", "quota", "readonly", "close", "rename",
@@ -38,7 +39,7 @@ RANKS = {
     "rank closes": "close", "launcher ended": "end launcher", "launcher killed": "kill launcher",
     "batch system": "batch",
 }  # fmt: skip
-Process = subprocess.Popen[bytes] | Forked
+Process = subprocess.Popen[bytes]
 #: Exit codes of disturbed commands beside the usual one; of others: 1, failed in one line.
 _ENDS = {
     "kill": (-signal.SIGKILL,), "term": (143,), "int": (130,), "batch system": (143, -9, 1, 3),
@@ -48,8 +49,6 @@ _FAILED = (1,)
 #: What fails at one of several counts is told by 3: a job, or an operation that fails once.
 _SOME_FAILED = (1, 3)
 _ONCE = ("close", "rename")
-#: What is tried while libraries are loaded, too.
-_NEW = ("memory",)
 _LIMIT_S = 300.0
 #: How often a command is run without a fault until it succeeds.
 _ATTEMPTS = 3
@@ -164,13 +163,13 @@ class Undisturbed:
 class Matrix:
     """Trials on copies of a study; ``work``: a directory of their own.
 
-    ``forked``: commands are children of this process, which has loaded the shim, not new ones.
+    ``starts``: what starts the command line.
     """
 
     study: Path
     work: Path
     shim: Path
-    forked: bool = False
+    starts: Sequence[str] = P3S
     environment: dict[str, str] = field(default_factory=dict)
     _known: dict[str, Undisturbed] = field(default_factory=dict)
 
@@ -196,8 +195,6 @@ class Matrix:
                     break
             else:
                 raise RuntimeError((self.work / "said").read_text())
-            if self.forked:
-                forked_commands.imported((self.work / "modules").read_text().split())
             operations = {kind: int(count.read_text())} if count.exists() else {kind: 1}
             now = tree(self._study)
             changed = [self._study / path for path in now if now[path] != before.get(path)]
@@ -306,14 +303,9 @@ class Matrix:
                 "P3S_FAULT_DONE": str(self.work / "done"),
                 "LD_PRELOAD": str(self.shim),
             }
-        said = self.work / "said"
-        if self.forked and fault.partition(":")[0] not in _NEW:
-            return forked_commands.start(
-                command.words, self._place, variables, said, self.work / "modules"
-            )
-        with open(said, "ab") as errors:
+        with open(self.work / "said", "ab") as errors:
             return subprocess.Popen(
-                [sys.executable, "-m", "p3s", *command.words],
+                [*self.starts, *command.words],
                 cwd=self._place,
                 env=variables,
                 stdin=subprocess.DEVNULL,

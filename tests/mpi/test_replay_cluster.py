@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,9 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cluster import truth
-from cluster.network import Cluster, Trunk, compile_switch, missing, openmpi_words
-from cluster.patterns import crossing, halo
+from cluster.network import Cluster, missing, openmpi_words
 from replay_jobs import Script, program_of
 
 from p3s.base.errors import P3SError
@@ -170,94 +165,3 @@ def test_a_killed_job_leaves_nothing(cluster: Cluster, tmp_path: Path, victim: s
     if victim == "rank":
         assert "the process is gone" in str(error.value)
     assert cluster.processes() == [] and not _left(before)
-
-
-def test_the_real_program_runs_on_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    program = truth.build(tmp_path)
-    pattern = halo(8, turns=2)
-    found = truth.measure(
-        cluster, program, pattern, tmp_path, repetitions=2, warmup=1, timeout_s=TIMEOUT_S
-    )
-    assert found.phase.shape == (2,) and found.comm.shape == (8, 2)
-    # Two turns of at least 5 ms, and 32 KiB messages that the links must carry.
-    assert np.all(found.phase > 10_000_000) and np.all(found.comm > 0)
-    for times in found.times:
-        assert np.all(np.diff(times.reshape(2, -1), axis=1) >= 0)
-
-
-def _spaces() -> str:
-    return subprocess.run(
-        ["ip", "netns", "list"], capture_output=True, text=True, timeout=TIMEOUT_S
-    ).stdout
-
-
-def test_clusters_live_side_by_side_and_leave_nothing(tmp_path: Path) -> None:
-    with Cluster(tmp_path / "a", nodes=2) as a, Cluster(tmp_path / "b", nodes=2) as b:
-        for one in (a, b):
-            script = 'hostname; cat /etc/hosts; echo "$0"'
-            said = truth.run(one.command(1, "sh", "-c", script, "x y"), TIMEOUT_S)
-            assert said.split("\n")[0] == one.hosts[1] and said.endswith("x y\n")
-            assert one.hosts[0] in said
-            left = subprocess.Popen(one.command(1, "sleep", "1000"), start_new_session=True)
-            deadline = time.monotonic() + TIMEOUT_S
-            while one.processes() != [left.pid] and time.monotonic() < deadline:
-                time.sleep(0.02)  # what starts it may still be there
-            assert one.processes() == [left.pid]
-            one.stop()
-            assert left.wait(TIMEOUT_S) != 0
-            assert one.name not in _spaces()
-            assert not list(Path("/etc/netns").glob(f"{one.name}*"))
-            assert not Path("/run/p3s-test-clusters", one.name).exists()
-
-
-@pytest.mark.slow
-def test_a_trunk_carries_what_passes_between_two_bridges(tmp_path: Path) -> None:
-    program = truth.build(tmp_path)
-    with Cluster(tmp_path / "cluster", trunk=Trunk((0, 1))) as made:
-        pattern = crossing(turns=1)
-        truth.measure(
-            made, program, pattern, tmp_path, repetitions=1, warmup=0, timeout_s=TIMEOUT_S
-        )
-        said = truth.run(
-            ["ip", "netns", "exec", made.hub, "tc", "-s", "qdisc", "show", "dev", "t0"], TIMEOUT_S
-        )
-    sent = int(said.split("Sent ")[1].split()[0])
-    assert "tbf" in said and sent > 8 * 65536
-
-
-ECHO = """
-import socket, sys, time
-if sys.argv[1] == "serve":
-    with socket.create_server(("", 4000)) as server:
-        print("ready", flush=True)
-        other, _ = server.accept()
-        while other.recv(1):
-            other.send(b"x")
-else:
-    with socket.create_connection((sys.argv[1], 4000)) as one:
-        best = 1e9
-        for _ in range(5):
-            begin = time.monotonic()
-            one.send(b"x")
-            one.recv(1)
-            best = min(best, time.monotonic() - begin)
-    print(best * 1e6)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("ethtool") is None, reason="ethtool is not installed")
-def test_a_switch_delays_every_frame(tmp_path: Path) -> None:
-    switch = compile_switch(tmp_path)
-    with Cluster(tmp_path / "cluster", nodes=2, delay_us=1000, switch=switch) as made:
-        words = made.command(1, sys.executable, "-c", ECHO, "serve")
-        server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        try:
-            assert server.stdout is not None and server.stdout.readline() == "ready\n"
-            said = truth.run(made.command(0, sys.executable, "-c", ECHO, made.hosts[1]), TIMEOUT_S)
-        finally:
-            server.kill()
-            server.wait()
-            server.stdout.close()
-    # There and back; how much longer it takes depends on what else this machine does.
-    assert float(said) >= 2000.0

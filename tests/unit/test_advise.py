@@ -7,7 +7,7 @@ import pytest
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.inside import read_node
-from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs, regret_of
+from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
 from p3s.methods.threads.advise.text import table_of
 from p3s.methods.threads.advise.types import Configuration, Limits, Objective, admissible, uses_of
 from p3s.methods.threads.law import ThreadLaw, fit_law
@@ -62,14 +62,6 @@ def test_configurations_keep_all_limits() -> None:
     assert full and not any(each.far for each in full)  # there far is close
 
 
-def test_process_counts_and_hardware_threads_are_those_allowed() -> None:
-    found = admissible(Limits(NODE, nodes=8, accepted=[8, 27, 64]))
-    assert {each.processes for each in found} == {8, 27, 64}
-    assert not any(each.per_node * each.threads > 32 for each in found)
-    more = admissible(Limits(NODE, nodes=8, accepted=[8, 27, 64], smt=True))
-    assert max(each.per_node * each.threads for each in more) == 64
-
-
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
@@ -111,11 +103,6 @@ def test_configurations_that_share_their_errors_are_told_apart(law: ThreadLaw) -
     choice = Advisor([law], pair).advise(doubtful).best
     assert choice.seconds.high > 3 * choice.seconds.low  # far from known, and yet the better one
     assert choice.chance == 1.0 and choice.regret == 0.0
-
-
-def test_regret_is_what_is_lost_in_the_mean() -> None:
-    value = np.array([[1.0, 2.0], [4.0, 2.0]])
-    np.testing.assert_allclose(regret_of(value), [0.5, 0.5])
 
 
 def test_objectives_are_those_of_the_thesis(law: ThreadLaw) -> None:

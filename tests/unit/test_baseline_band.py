@@ -9,7 +9,7 @@ import pytest
 from made_predictions import count_at, made_prediction, phase_at, record
 
 from p3s.base.errors import P3SError
-from p3s.methods.baseline.agreement import Band, band, beside, disagreements
+from p3s.methods.baseline.agreement import band, beside
 from p3s.predict.types import Prediction
 
 COUNTS = (4, 8, 16, 32, 64, 128, 256, 512)
@@ -17,12 +17,6 @@ COUNTS = (4, 8, 16, 32, 64, 128, 256, 512)
 
 def falling(n: int) -> float:
     return 0.2 + 100.0 / n
-
-
-def flat_band(told: dict[int, float]) -> Band:
-    """Return a band of no width."""
-    values = tuple(told.values())
-    return Band(tuple(told), values, values, values, "made.", (4, 8, 16), 0.01)
 
 
 def prediction_of(times: dict[int, float], **parts: dict[int, float]) -> Prediction:
@@ -102,31 +96,7 @@ def test_beside_predictions_with_too_little(prediction: dict) -> None:
     assert len(found.sentences) == 1 and "fewer than two counts" in found.sentence
 
 
-def test_runs_that_shared_cores_are_not_taken_for_run_times() -> None:
-    prediction = prediction_of({n: falling(n) for n in COUNTS})
-    shared = {"representative": False, "time_from": "model", "measured_s": 50.0}
-    rows = [replace(row, **shared) if row.measured else row for row in prediction.counts]
-    found = beside(replace(prediction, counts=tuple(rows)))
-    assert found.band is not None and not found.band.measured
-    assert found.band.at(4)[1] == pytest.approx(falling(4))
-
-
 def test_where_the_two_agree() -> None:
     found = beside(prediction_of({n: falling(n) for n in COUNTS}))
     assert found.disagreements == ()
     assert "differ by at most 25.0 %" in found.sentences[1]
-
-
-def test_intervals_without_anything_in_common() -> None:
-    times = {4: 25.2, 16: 6.45, 64: 3.0}
-    (found,) = disagreements(prediction_of(times), flat_band({4: 25.2, 16: 6.45, 64: 1.76}))
-    assert found.ratio > 1.25 and not found.overlap
-    assert "longer" in found.sentence and "nothing in common" in found.sentence
-
-
-def test_the_reach_is_told() -> None:
-    times = {4: 25.2, 16: 6.45, 256: 0.43}
-    found = disagreements(prediction_of(times), flat_band({4: 25.2, 16: 6.45, 256: 0.3}))
-    assert (
-        "16 times beyond its largest run, such regressions were tried up to 8" in found[0].sentence
-    )

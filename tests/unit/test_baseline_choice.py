@@ -1,4 +1,4 @@
-"""Baselines: choice of a family by the largest counts, parts, intervals, saved models."""
+"""Baselines: choice of a family by the largest counts, intervals, saved models."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from test_baseline import ABC, Q, data, noisy
 
-from benchmarks.regression.parts import fit_parts
-from p3s.base.errors import P3SError, UsageError
+from p3s.base.errors import UsageError
 from p3s.methods.baseline import threeterm
 from p3s.methods.baseline.families import FAMILIES, Data, fit, interval, weights_of
 from p3s.methods.baseline.model import BASELINE, choose, fit_series, held_out
 from p3s.methods.baseline.times import Point, RunTime, from_mapping, series_of
 
-# ---- choice, parts, intervals --------------------------------------------------------------
+# ---- choice, intervals ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -47,32 +46,6 @@ def test_few_counts_choose_among_what_they_can_test() -> None:
     three = choose(Data.of_series(from_mapping({4: 1.0, 8: 0.6, 16: 0.4})))
     assert three.fitted.family == "amdahl" and three.held == (16,)
     assert "three-term" in three.alike  # cannot be tested with one count less
-
-
-def test_parts_extrapolated_by_themselves_beat_the_total() -> None:
-    far, truth = np.array([1024.0]), 900 / 1024 + 0.3 * 32
-    won = 0
-    for seed in range(20):
-        compute = noisy(900 / Q, 0.01, seed)
-        comm = noisy(0.3 * np.sqrt(Q), 0.01, seed + 1000)
-        each = {
-            "compute": dict(zip(Q, compute, strict=True)),
-            "comm": dict(zip(Q, comm, strict=True)),
-        }
-        parts = fit_parts(each, ["power-law"]).predict(far)[0]
-        whole = [
-            abs(fit(name, data(compute + comm), 1 / (compute + comm)).predict(far)[0] / truth - 1)
-            for name in ("three-term", "amdahl", "power-law", "barnes-2")
-        ]
-        won += abs(parts / truth - 1) < min(whole)
-    assert won >= 19
-
-
-def test_parts_that_are_nothing_at_one_process() -> None:
-    found = fit_parts({"compute": {1: 8.0, 2: 4.0, 4: 2.0}, "comm": {1: 0.0, 2: 0.1, 4: 0.1}})
-    assert found.predict([8])[0] == pytest.approx(1.1, rel=1e-6)
-    with pytest.raises(P3SError, match="comm: 1 count"):
-        fit_parts({"comm": {1: 0.0, 2: 0.1}})
 
 
 def points_of(seconds: np.ndarray, q: np.ndarray = Q) -> list[Point]:

@@ -40,11 +40,6 @@ def test_call_paths_beside_each_other_are_series(tmp_path: Path) -> None:
     assert [run.labels for run in found] == [(("callpath", "a"),), (("callpath", "b"),)]
 
 
-def test_neither_call_path_nor_metric_is_needed(tmp_path: Path) -> None:
-    file = points(tmp_path / "points.jsonl", {"params": {"p": 2}, "value": 3.5})
-    assert [(run.n, run.seconds) for run in read(file).runs] == [(2, 3.5)]
-
-
 def test_what_p3s_exports_is_read(tmp_path: Path) -> None:
     file = tmp_path / "times.jsonl"
     file.write_text("".join(lines([(4, "run", "time", 2.0), (8, "run", "time", 1.0)])))

@@ -116,26 +116,6 @@ def test_sender_buffer_lets_the_sender_go() -> None:
         assert ends(steps, found, 1) == [20_000.0]
 
 
-def test_pipeline_fills_once() -> None:
-    ranks, blocks, work = 5, 7, 3000.0
-    b = Builder(ranks)
-    for rank in range(ranks):
-        for _ in range(blocks):
-            if rank:
-                b.add(rank, "MPI_Recv", rank - 1, 100)
-            if rank + 1 < ranks:
-                b.add(rank, "MPI_Send", rank + 1, 100, work_ns=work)
-            else:
-                b.add(rank, "REST", work_ns=work)
-    steps, found = run(b)
-    # A stage takes R + work + S, and each rank lags by work + a message.
-    lag = work + L + 50
-    assert ends(steps, found, ranks - 1)[1] == pytest.approx((ranks - 1) * lag + work)
-    stage = R + work + S
-    last = (ranks - 1) * lag + (blocks - 1) * stage + work
-    assert ends(steps, found, ranks - 1)[-1] == pytest.approx(last)
-
-
 def fan_out(senders: int, nbytes: int, call: str = "MPI_Send") -> Builder:
     b = Builder(2 * senders)
     for k in range(senders):
@@ -159,26 +139,6 @@ def test_messages_of_a_node_queue_for_its_link() -> None:
     assert [ends(steps, found, rank)[0] for rank in (3, 4, 5)] == [L + 2000] * 3
 
 
-def test_crossing_two_queues_costs_once() -> None:
-    """Two nodes send two messages each to one node: its link carries one after the other."""
-    steps, found = run(fan_out(4, 4000), [0, 0, 1, 1, 2, 2, 2, 2], network(rate=2.0))
-    there = sorted(ends(steps, found, rank)[0] for rank in range(4, 8))
-    alone = 10 * L + 4000 * G
-    assert there == [alone + 2000 * k for k in range(4)]
-
-
-def test_who_comes_first_is_served_first() -> None:
-    b = Builder(4)
-    b.add(0, "MPI_Send", 2, 4000, work_ns=500)  # comes later than that of rank 1
-    b.add(1, "MPI_Send", 3, 4000, work_ns=100)
-    b.add(2, "MPI_Recv", 0, 4000)
-    b.add(3, "MPI_Recv", 1, 4000)
-    steps, found = run(b, [0, 0, 1, 2], network(rate=2.0))
-    alone = 10 * L + 4000 * G
-    assert ends(steps, found, 3) == [100 + alone]
-    assert ends(steps, found, 2) == [500 + alone + 1600]
-
-
 def test_token_bucket_lets_a_burst_pass() -> None:
     """Rate 1, burst 1,500: of four messages of 1,000 at once the first passes, then they queue."""
     net = network(rate=1.0, burst=1500.0)
@@ -196,66 +156,6 @@ def test_token_bucket_lets_a_burst_pass() -> None:
         began = 2 * S + pause
         passed = 2500 - 1500 if delayed else began  # all bytes at the rate, less the burst
         assert found.arrival_ns[2] == pytest.approx(passed + 10 * L + 250)
-
-
-def test_small_messages_keep_a_link_busy_for_longer_than_their_bytes() -> None:
-    """At rate 1: 100 bytes that keep a link busy for 400 ns, and 1,000 that do not."""
-    plain = network(rate=1.0)
-    held = replace(
-        plain,
-        paths={
-            d: replace(path, busy=Curve((100.0, 1000.0), (400.0, 0.0)))
-            for d, path in plain.paths.items()
-        },
-    )
-    nodes = [0, 0, 0, 0, 1, 2, 3, 4]
-    for nbytes, apart in ((100, 400.0), (1000, 1000.0)):
-        steps, found = run(fan_out(4, nbytes), nodes, held)
-        there = [ends(steps, found, rank)[0] for rank in range(4, 8)]
-        assert there == pytest.approx([10 * L + nbytes * G + apart * k for k in range(4)])
-    inside = [run(fan_out(4, 100), None, net)[1].end_ns.tolist() for net in (plain, held)]
-    assert inside[0] == inside[1]  # inside of a node there is no link
-
-
-def test_waitall_over_three_nodes() -> None:
-    b = Builder(4)
-    for peer in (1, 2, 3):
-        b.add(0, "MPI_Irecv", peer, 100)
-    b.add(0, "MPI_Waitall", work_ns=1000)
-    b.add(1, "MPI_Send", 0, 100)
-    b.add(2, "MPI_Send", 0, 100, work_ns=500)
-    b.add(3, "MPI_Send", 0, 100, work_ns=30_000)
-    steps, found = run(b, [0, 0, 1, 2])
-    assert ends(steps, found, 0)[:3] == [POST, 2 * POST, 3 * POST]
-    assert ends(steps, found, 0)[3] == 30_000 + 10 * L + 50
-    begin = 3 * POST + 1000
-    # Had rank 3 begun with the wait, the message of rank 3 would have been the last all the same.
-    assert parts(found, 3) == (30_000 - begin, 10 * L + 50 - 3 * R, 3 * R)
-    # Everything there: they are taken in one by one.
-    b = Builder(4)
-    for peer in (1, 2, 3):
-        b.add(0, "MPI_Irecv", peer, 100)
-        b.add(peer, "MPI_Send", 0, 100)
-    b.add(0, "MPI_Waitall", work_ns=1e6)
-    steps, found = run(b)
-    assert parts(found, 3) == (0, 0, 3 * R)
-
-
-def test_waitall_takes_in_one_by_one_as_they_come() -> None:
-    b = Builder(4)
-    for peer, work in ((1, 0.0), (2, 10.0), (3, 500.0)):
-        b.add(0, "MPI_Irecv", peer, 0)
-        b.add(peer, "MPI_Send", 0, 0, work_ns=work)
-    b.add(0, "MPI_Waitall")
-    steps, found = run(b)
-    assert ends(steps, found, 0)[-1] == 500 + L  # the second delays nobody after it
-    b = Builder(4)
-    for peer in (1, 2, 3):
-        b.add(0, "MPI_Irecv", peer, 0)
-        b.add(peer, "MPI_Send", 0, 0)
-    b.add(0, "MPI_Waitall")
-    steps, found = run(b)
-    assert ends(steps, found, 0)[-1] == L + 2 * R
 
 
 def test_sendrecv_ring() -> None:
@@ -291,23 +191,6 @@ def test_waitany_takes_what_is_there_first() -> None:
     assert found.waiting_ns[2] == 3000 - 2 * POST
 
 
-def test_waitany_is_right_when_the_first_is_only_known_later() -> None:
-    """Rank 1 sends to rank 0 after rank 2 has answered it, yet earlier than rank 3 does."""
-    b = Builder(4)
-    requests = [b.add(0, "MPI_Irecv", peer, 0) for peer in (3, 1)]
-    b.add(0, "MPI_Waitany", done=requests)
-    b.add(0, "MPI_Send", 3, 0)
-    b.add(0, "MPI_Wait", done=requests)
-    b.add(2, "MPI_Send", 1, 0, work_ns=100)
-    b.add(1, "MPI_Recv", 2, 0)
-    b.add(1, "MPI_Send", 0, 0)
-    b.add(3, "MPI_Isend", 0, 0, work_ns=5000)
-    b.add(3, "MPI_Recv", 0, 0)
-    steps, found = run(b)
-    assert ends(steps, found, 0)[2] == 100 + 2 * L
-    assert ends(steps, found, 3)[1] == max(5000 + S + R, 100 + 2 * L + L)
-
-
 def test_waitsome_waits_for_its_number() -> None:
     b = Builder(4)
     requests = [b.add(0, "MPI_Irecv", peer, 0) for peer in (1, 2, 3)]
@@ -317,23 +200,6 @@ def test_waitsome_waits_for_its_number() -> None:
         b.add(peer, "MPI_Send", 0, 0, work_ns=work)
     steps, found = run(b)
     assert ends(steps, found, 0)[3:] == [4000 + L, 8000 + L]
-
-
-def overlapped(background: bool) -> tuple[float, float]:
-    """Return when sender and receiver of a rendezvous message with work beside it end."""
-    b = Builder(2)
-    b.add(0, "MPI_Isend", 1, 4000)
-    b.add(1, "MPI_Irecv", 0, 4000)
-    for rank in range(2):
-        b.add(rank, "MPI_Wait", work_ns=50_000)
-    steps, found = run(b, None, network(background=background))
-    return ends(steps, found, 0)[1], ends(steps, found, 1)[1]
-
-
-def test_nonblocking_messages_overlap_work() -> None:
-    assert overlapped(True) == (50_010 + POST, 50_010 + R)
-    # Inside calls only: nothing moves before the waits.
-    assert overlapped(False) == (50_010 + 2000, 50_010 + L + 2000)
 
 
 def test_partner_that_is_not_there() -> None:
@@ -346,18 +212,6 @@ def test_partner_that_is_not_there() -> None:
     b.add(0, "MPI_Recv", -1, 100)
     steps, found = run(b, [0, 1, 1])
     assert np.diff([0, *ends(steps, found, 0)]).tolist() == [R, S, POST, R, POST, POST]
-
-
-def test_start_times() -> None:
-    b = Builder(2)
-    b.add(0, "MPI_Send", 1, 0, work_ns=5)
-    b.add(1, "MPI_Irecv", 0, 0, work_ns=3)
-    b.add(1, "MPI_Wait", work_ns=20)
-    steps = b.build()
-    found = simulate(steps, np.zeros(2, int), network(), first_ns=np.array([1000.0, 0.0]))
-    assert found.begin_ns.tolist() == [1005, 3, 33]
-    begin = simulate(steps, np.zeros(2, int), network()).begin_ns
-    assert begin.tolist() == [5, 3, 33]
 
 
 @pytest.mark.parametrize(
@@ -559,13 +413,6 @@ def test_waits_and_collectives_in_a_circle_end() -> None:
     assert ends(steps, found, 1) == [L + 5, L + 5 + 7]
 
 
-def test_nothing_is_changed_where_all_goes_well() -> None:
-    steps = fan_out(3, 4000).build()
-    strict = simulate(steps, np.arange(6) // 3, network(rate=2.0))
-    found = simulate(steps, np.arange(6) // 3, network(rate=2.0), anyway=True)
-    assert found.notes == () and (found.end_ns == strict.end_ns).all()
-
-
 def test_bad_steps_are_refused_in_one_line() -> None:
     b = Builder(2)
     b.add(0, "MPI_Isend", 1, 10)
@@ -595,19 +442,6 @@ def test_bad_steps_are_refused_in_one_line() -> None:
         run(good, None, replace(network(), post=-1.0))
 
 
-def test_narrow_columns_are_the_same_steps() -> None:
-    """Columns as the core reads them, and such that lie in memory once, say what wide ones do."""
-    b = Builder(2)
-    b.add(0, "MPI_Isend", 1, 10)
-    b.add(0, "MPI_Wait")
-    b.add(1, "MPI_Recv", 0, 10)
-    wide = b.build()
-    types = {"op": np.uint8, **dict.fromkeys(("peer", "peer2", "to", "source", "done"), np.int32)}
-    columns = {name: getattr(wide, name).astype(kind) for name, kind in types.items()}
-    narrow = replace(wide, **columns, number=np.broadcast_to(np.int32(0), 3))
-    assert np.array_equal(*(run(steps)[1].end_ns for steps in (narrow, wide)))
-
-
 def test_no_compiler_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CC", raising=False)
@@ -617,11 +451,6 @@ def test_no_compiler_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
             core.library()
     finally:
         core.library.cache_clear()
-
-
-def test_no_steps() -> None:
-    steps, found = run(Builder(3))
-    assert len(found.end_ns) == 0
 
 
 def test_handshake_waits_at_busy_links() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.signature.fold import END, START, Loop, _Class, fold
+from p3s.signature.fold import END, START, Loop, fold
 
 
 def edges(sequence):
@@ -127,18 +127,3 @@ def test_calls_that_no_rank_makes_after_each_other_are_ordered_as_in_the_code():
     assert _shape(fold(ranks, position, by_kind)) == [[1, 3, 2, 4, 5]]
     del by_kind[4]  # places of some calls only say nothing of the others
     assert _shape(fold(ranks, {**position, 3: 0.3, 4: 0.4}, by_kind)) == [[1, 2, 3, 4, 5]]
-
-
-def test_transitions_looked_at_are_in_proportion_to_the_loops(monkeypatch) -> None:
-    near = _Class.near
-    looked_at = []
-    monkeypatch.setattr(_Class, "near", lambda *a: looked_at.append(near(*a)) or looked_at[-1])
-
-    def transitions(loops: int) -> int:
-        looked_at.clear()
-        root, _ = tree([v for k in range(loops) for v in (2 * k, 2 * k + 1) * 3])
-        assert len(root.children) == loops
-        return sum(map(len, looked_at))
-
-    few, some, many = (transitions(k) for k in (20, 60, 180))
-    assert many - some < 3.2 * (some - few)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from corpus import table
-from corpus.grids import split_by
 
 from p3s.base.extents import dims_balanced, dims_nested, dims_rounded
 from p3s.model.grid.at import GridRule
@@ -25,8 +21,6 @@ from p3s.model.grid.grids import (
 )
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.nodes import collect_nodes
-from p3s.model.partners import infer_partners as together
-from p3s.model.partners.communicators import Communicators
 from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
 
@@ -101,28 +95,6 @@ def test_a_dimension_of_extent_1_that_was_asked_for_is_none():
     assert choice.family == Balanced(2) and choice.periods == (False, True)
 
 
-def test_a_grid_that_fits_bounds_what_the_others_may_cost(monkeypatch):
-    """Ranks beyond a square leave: its rule is found before grids of many domains are tried."""
-
-    def program(rec):
-        q = math.isqrt(rec.n)
-        row, col = divmod(rec.rank, q)
-        for _ in range(3 if row < q else 0):
-            for site, by in (("x", (0, 1)), ("y", (1, 0))):
-                for op, s in (("Send", 1), ("Recv", -1)):
-                    peer = (row + s * by[0]) % q * q + (col + s * by[1]) % q
-                    rec(op, site=op + site, peer=peer, nbytes=80)
-
-    tables = [table(program, n) for n in (8, 12, 20)]
-    tried, original = [], together.Together.__init__
-    monkeypatch.setattr(
-        together.Together, "__init__", lambda *a: tried.append(len(a[1])) or original(*a)
-    )
-    choice = choose_grid(collect_nodes(tables, {}), tables)
-    assert choice.family == Cube(2, part="root") and choice.cost < 6
-    assert sum(tried) < 40_000  # relations; 68,059 where domains are tried before it
-
-
 def test_a_guard_needs_evidence():
     """Two ranks of sixteen, at the largest count alone, could be anything."""
     grids = [Balanced(2).at(n) for n in (4, 8, 16)]
@@ -146,27 +118,3 @@ def test_a_star_is_no_tree(dims):
         g = family.at(n)
         pairs.append(Pairs(g, np.zeros(n - 1, dtype=np.int64), np.arange(1, n)))
     assert [r.kind for r in infer_partners(pairs).relations][0] in ("others", "steps")
-
-
-@pytest.mark.parametrize("colour", [lambda r, n: r // 4, lambda r, n: (r * r) % 5])
-def test_equal_communicators_are_looked_at_once(monkeypatch, colour):
-    """A program that splits in a loop has thousands of them, and no other laws than with one."""
-    found, tried = [], []
-    had = Communicators._has
-
-    def counting(self, law, n, members):
-        tried.append(law)
-        return had(self, law, n, members)
-
-    monkeypatch.setattr(Communicators, "_has", counting)
-    tables = [table(split_by(colour), n) for n in (4, 8, 12, 16)]
-    grids = {t.np: LINE.at(t.np) for t in tables}
-    for times in (1, 40):
-        many = [replace(t, places=t.places[:1] + t.places[1:] * times) for t in tables]
-        used = frozenset((t.np, k) for t in many for k in range(1, len(t.places)))
-        cover = Communicators(many, grids).cover(used)
-        assert len(cover.law_of) == len(used)
-        found.append(([replace(law, ordinal=None) for law in cover.laws], len(tried)))
-        tried.clear()
-    assert [law.kind for law in found[0][0]] == [law.kind for law in found[1][0]]
-    assert found[1][1] <= 2 * found[0][1]

@@ -70,6 +70,10 @@ def lg(p):
         (lambda p: (5 if lg(p) % 2 else 3) * 2 ** (lg(p) // 2), POWERS, 4096),
         (lambda p: max(2**16 // p, 2**11), (4, 8, 16, 32, 64, 128), 4096),
         (lambda p: min(p - 1, 26), (4, 8, 27, 64, 125), 4096),
+        (lambda p: 2**20 // p, POWERS, 4096),
+        (lambda p: 3600 // math.isqrt(p), SQUARES, 3600),
+        (lambda p: 10 * (p - 1), POWERS, 4096),
+        (lambda p: 25 * lg(p), POWERS, 4096),
     ],
     ids=[
         "ceil",
@@ -83,6 +87,10 @@ def lg(p):
         "parity of roots",
         "max",
         "min",
+        "c/p",
+        "c/sqrt p",
+        "10(p-1)",
+        "25 log2 p",
     ],
 )
 def test_further_laws(law, counts, at):
@@ -249,6 +257,7 @@ def test_work_is_never_negative_anywhere(points):
     for n in (1, 64, 10**6):
         low, high = law.interval(n)
         assert 0 <= low <= high and math.isfinite(high)
+    assert law.half_width(10**6) >= 0
 
 
 @pytest.mark.parametrize(

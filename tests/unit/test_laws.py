@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -14,41 +13,9 @@ from p3s.base.errors import P3SError
 from p3s.base.extents import dims_balanced, dims_greedy
 from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import BLOCK_KINDS, block, block_size, check, evaluate, num, sym
-from p3s.laws.lawfinder import find_law
 from p3s.laws.symbolic import to_sympy, to_text
 from p3s.laws.worklaws import fit_work
 from p3s.model.grid.at import coords_of
-from p3s.model.sizes.joint import law_alone
-from p3s.model.sizes.observations import Observations
-
-COUNTS = (4, 8, 16, 32, 64)
-SQUARES = (4, 9, 16, 25, 36)
-
-EXACT = [
-    ("constant", lambda p: 4, COUNTS),
-    ("p - 1", lambda p: p - 1, COUNTS),
-    ("sqrt", lambda p: math.isqrt(p), SQUARES),
-    ("log2", lambda p: p.bit_length() - 1, COUNTS),
-    ("4p - 4 sqrt p", lambda p: 4 * p - 4 * math.isqrt(p), SQUARES),
-    ("2 sqrt p - 1", lambda p: 2 * math.isqrt(p) - 1, SQUARES),
-    ("c / p", lambda p: 2**20 // p, COUNTS),
-    ("c / p^2", lambda p: 2**20 // p**2, COUNTS),
-    ("c / sqrt p", lambda p: 3600 // math.isqrt(p), SQUARES),
-    ("p (p - 1)", lambda p: p * (p - 1), COUNTS),
-    ("10 (p - 1)", lambda p: 10 * (p - 1), COUNTS),
-    ("25 log2 p", lambda p: 25 * (p.bit_length() - 1), COUNTS),
-]
-
-
-@pytest.mark.parametrize(("law", "counts"), [c[1:] for c in EXACT], ids=[c[0] for c in EXACT])
-def test_exact_laws_hold_far_away(law, counts):
-    found = find_law({p: law(p) for p in counts}, "whole").law
-    assert found is not None
-    assert evaluate_int(found.expr, {"n": 4096}) == law(4096)
-
-
-def test_no_law_is_better_than_a_wrong_one():
-    assert find_law({4: 17, 8: 3, 16: 29}, "whole").law is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -57,56 +24,6 @@ def test_blocks_cover_their_extent(extent, p, kind):
     sizes = block_size(kind, extent, p, np.arange(p))
     assert sizes.sum() == extent
     assert sizes.min() >= 0
-
-
-@pytest.mark.parametrize("kind", BLOCK_KINDS[:5])
-@pytest.mark.parametrize(("factor", "ghost"), [(1, 0), (3, 0), (1, 2)])
-def test_uneven_block_products_are_found(kind, factor, ghost):
-    rows = []
-    for n in (4, 6, 9, 16):
-        dims = dims_balanced(n, 2)
-        c = coords_of(dims, n)
-        value = block_size(kind, 106, dims[0], c[0]) * factor + ghost
-        rows.append((n, dims, c, value))
-    obs = _observations(rows)
-    law = law_alone(obs)
-    assert law is not None
-    dims = dims_balanced(60, 2)
-    c = coords_of(dims, 60)
-    env = {"n": 60, "r": np.arange(60), "p0": dims[0], "p1": dims[1], "c0": c[0], "c1": c[1]}
-    assert np.array_equal(
-        evaluate_int(law.expr, env), block_size(kind, 106, dims[0], c[0]) * factor + ghost
-    )
-
-
-def _observations(rows):
-    env = {k: [] for k in ("n", "r", "p0", "p1", "c0", "c1", "s")}
-    for n, dims, c, _ in rows:
-        one = np.ones(n, dtype=np.int64)
-        for key, v in (
-            ("n", one * n),
-            ("r", np.arange(n)),
-            ("p0", one * dims[0]),
-            ("p1", one * dims[1]),
-            ("c0", c[0]),
-            ("c1", c[1]),
-            ("s", one * 0),
-        ):
-            env[key].append(v)
-    return Observations(
-        {k: np.concatenate(v) for k, v in env.items()}, np.concatenate([r[3] for r in rows]), 2
-    )
-
-
-def test_work_is_never_negative_and_follows_one_over_n():
-    ns = (2, 4, 8, 16)
-    law = fit_work(ns, [1e6 / n + 300 for n in ns])
-    assert abs(float(law.value(1024)) - (1e6 / 1024 + 300)) < 0.05 * (1e6 / 1024 + 300)
-    rng = np.random.default_rng(7)
-    for _ in range(50):
-        law = fit_work(ns, rng.uniform(0, 1e6, len(ns)))
-        assert np.all(law.value(np.array([1, 3, 100, 10_000])) >= 0)
-        assert law.half_width(64) >= law.half_width(16) >= 0
 
 
 def test_grids():

@@ -16,12 +16,10 @@ import pytest
 from corpus import block, table
 
 from p3s.base.extents import dims_balanced
-from p3s.model import evaluate, holdout, sizing
+from p3s.model import holdout
 from p3s.model.fit import fit_model
 from p3s.model.grid.stated import Statement
 from p3s.model.holdout import build_model
-from p3s.model.order import unfold
-from p3s.model.order.unfold import compare_order
 from p3s.model.stage import as_file
 
 
@@ -51,24 +49,6 @@ def test_calls_are_in_proportion_to_call_sites() -> None:
     assert many - some < 3.2 * (some - few), "three times as many more call sites"
 
 
-def test_rows_of_equal_call_sites_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = fit_model([table(many_sites(20), n) for n in (3, 5, 8)])
-    asked: list[object] = []
-    bytes_of = evaluate.bytes_of
-    monkeypatch.setattr(evaluate, "bytes_of", lambda *a: asked.append(a) or bytes_of(*a))
-    rows = evaluate.generate(model, 16, work=False)
-    assert len(asked) <= 40 < 100 < len(set(rows.item.tolist()))
-    sizes = {
-        (item.site, item.op): sorted(rows.nbytes[rows.item == i].tolist())
-        for i, item in enumerate(model.items)
-        if item.kind == "send"
-    }
-    for k in range(5, 20):
-        assert (
-            sizes[f"{k}s", "MPI_Isend"] == sizes[f"{k % 5}s", "MPI_Isend"] == [8 * (k % 5 + 1)] * 16
-        )
-
-
 def in_space(rec: corpus.Recorder) -> None:
     """Exchange with the neighbours across the faces, edges and corners of blocks of a domain."""
     dims = dims_balanced(rec.n, 3)
@@ -84,31 +64,6 @@ def in_space(rec: corpus.Recorder) -> None:
                 for op in ("Irecv", "Isend"):
                     rec(op, site=f"{k}{op}", peer=peer, nbytes=size)
         rec("Waitall", site=f"{k}w")
-
-
-def test_a_grid_that_is_too_dear_is_left_before_its_sizes_are_fitted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tables = [table(in_space, n) for n in (4, 8, 12, 18)]
-    asked: list[tuple[int, Any, float]] = []
-    fitted: list[int] = []
-    begin, fit_sizes = sizing.Sizing.__init__, sizing.fit_sizes
-
-    def init(self: Any, nodes: Any, choice: Any, tables: Any, typed: Any, most: float) -> None:
-        asked.append((choice.family.ndims, (nodes, choice, tables, typed), most))
-        begin(self, *asked[-1][1], most)
-
-    def sizes(seen: Any, *rest: Any) -> Any:
-        fitted.append(len(next(iter(seen.grids.values())).dims))
-        return fit_sizes(seen, *rest)
-
-    monkeypatch.setattr(sizing.Sizing, "__init__", init)
-    monkeypatch.setattr(sizing, "fit_sizes", sizes)
-    assert fit_model(tables).grid.family.ndims == 3
-    others = [(words, most) for ndims, words, most in asked if ndims != 3]
-    assert others and set(fitted) == {3}
-    monkeypatch.undo()
-    assert all(sizing.Sizing(*words).cost() > most for words, most in others)
 
 
 SEEN = "P3S_TEST_SEEN"
@@ -137,21 +92,3 @@ def test_the_model_is_the_same_with_any_number_of_processes(
         made = build_model(tables[::-1], **options, shared=Path(__file__))
         assert json.dumps(as_file(made)) == here
         assert sorted(map(int, seen.read_text().split())) == [4, 8, 12], "each count once"
-
-
-def test_iterations_of_rules_that_go_alike_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def program(rec: Any) -> None:
-        for turn in range(3):
-            for k in range(20):
-                rec("Allreduce", site=f"{k}a", nbytes=8)
-                if not turn:
-                    rec("Bcast", site=f"{k}b", nbytes=8)
-
-    tables = [table(program, n) for n in (2, 3, 5)]
-    model = fit_model(tables)
-    asked: list[object] = []
-    hold = unfold.all_hold
-    monkeypatch.setattr(unfold, "all_hold", lambda *a: asked.append(a) or hold(*a))
-    found = compare_order(model, tables[-1], evaluate.generate(model, 5, work=False))
-    assert found is not None and found.equal == 5
-    assert 1 <= len(asked) <= 4 * len(model.order.loops)

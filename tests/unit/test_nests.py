@@ -8,23 +8,11 @@ from typing import Any
 import corpus
 import pytest
 from corpus import nests as programs
-from corpus.trees import (
-    Leaf,
-    compare,
-    lines,
-    plain,
-    plain_json,
-    positions,
-    ranks_of,
-    sequences,
-    transitions,
-    truth,
-)
+from corpus.trees import Leaf, lines, plain, plain_json, ranks_of, truth
 
 from p3s.signature import phases
-from p3s.signature.fold import fold
 from p3s.signature.phase_file import PHASES
-from p3s.signature.structure import refine, structure
+from p3s.signature.structure import structure
 
 
 def text(top: corpus.Program, counts: tuple[int, ...]) -> list[str]:
@@ -90,16 +78,6 @@ def test_weights_are_those_of_the_source(name):
         for n in counts:
             stated = max((t for (m, _), t in tree.stated.items() if m == n), default=0)
             assert tree.weight(n) == stated, (tree.name, n)
-
-
-@pytest.mark.parametrize("name", programs.PROGRAMS)
-def test_the_fold_finds_the_nest(name):
-    top, counts = programs.PROGRAMS[name]
-    members, nodes = sequences(top, counts)
-    edges = {m: transitions(s) for m, s in members.items()}
-    loop = refine(fold(edges, positions(members)), edges, members, len(nodes))[0].loops[0]
-    true, got = compare(top, counts, loop, nodes)
-    assert got == true
 
 
 def phases_of(top: corpus.Program, counts: tuple[int, ...]) -> dict[str, Any]:

@@ -239,14 +239,6 @@ def test_patterns_are_the_simplest_that_fit(made: object, expected: object) -> N
     assert check(expected) == expected and all(text(p) for p in expected)
 
 
-def test_a_pattern_may_follow_the_stage() -> None:
-    parts = [turns(5, stage=s) for s in range(5)]
-    at = Turns.joined(parts)
-    assert fit_when(at, at.index[:, 1] == at.stage) == [["all"], ["stage", 0]]
-    assert fit_when(at, at.index[:, 1] == 4 - at.stage) == [["all"], ["back"]]
-    assert holds(["before", 1], at, 1).sum() == 15
-
-
 @pytest.mark.parametrize(
     ("op", "owner"), [("block", lambda x, t, p: x * p // t), ("dealt", lambda x, t, p: x % p)]
 )

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
-
 from p3s.methods.placement.ranked.types import layers, matters
 
 #: Three layers of three configurations each.
@@ -23,17 +19,3 @@ def test_layers() -> None:
 def test_placements_that_are_all_as_good() -> None:
     assert not matters([1.0, 1.04]) and matters([1.0, 1.05]) and not matters([1.0])
     assert not matters([1.0, 1.05], 1.1)
-
-
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=30))
-def test_every_layer_is_behind_the_one_before(points) -> None:
-    cost, seconds = ([float(p[k]) for p in points] for k in (0, 1))
-    found = layers(cost, seconds)
-    for k, layer in enumerate(found):
-        ahead = [
-            j
-            for j in range(len(points))
-            if cost[j] <= cost[k] and seconds[j] <= seconds[k] and points[j] != points[k]
-        ]
-        assert layer == max((int(found[j]) + 1 for j in ahead), default=0)
-    assert not points or np.min(found) == 0

@@ -82,14 +82,6 @@ def test_columns_of_the_three_machines_are_as_many_as_in_the_source() -> None:
     assert len(CLASS_A) == 5 and len(features(SENT, block(8, 2))) == 19
 
 
-def test_one_node_sends_nothing_and_no_traffic_is_none() -> None:
-    alone = features(SENT, block(8, 8), vilje([0], [0]))
-    assert alone["TD"] == alone["ND(max)"] == alone["SD(max)"] == alone["RD(max)"] == 0
-    assert alone["iND(max)"] == 1610
-    nothing = features(traffic(8, [], [], []), block(8, 2), vilje([0, 0, 1, 1], [0] * 4))
-    assert len(nothing) == 49 and nothing["l(max)"] == nothing["TM"] == 0
-
-
 def test_levels_that_do_not_fit_are_refused() -> None:
     for hierarchy, why in (
         (vilje([0, 0, 1], [0, 0, 0]), "there are 4"),
@@ -99,22 +91,6 @@ def test_levels_that_do_not_fit_are_refused() -> None:
             class_c(SENT, block(8, 2), hierarchy)
     with pytest.raises(P3SError, match="placement is of 4 ranks"):
         features(SENT, block(4, 2))
-
-
-@pytest.mark.parametrize(
-    ("told", "names", "numbers"),
-    [
-        ("fat-tree:4,2,2,2,2", ["sw1", "sw2"], [4, 2]),
-        ("fat-tree:8,4,8", ["sw1"], [8]),
-        ("dragonfly:3,2,2", ["sw", "g"], [6, 3]),
-        ("torus:4x4", [], []),
-    ],
-)
-def test_levels_of_networks(told, names, numbers) -> None:
-    fabric = read_fabric(told, 1)
-    levels = fabric.levels()
-    assert [x.name for x in levels] == names and [x.number for x in levels] == numbers
-    assert all(len(x.of) == fabric.nodes for x in levels)
 
 
 def test_levels_of_a_tree(tmp_path) -> None:
@@ -172,25 +148,3 @@ def test_what_one_level_sends_the_next_one_keeps_or_sends(made) -> None:
     for name, value in found.items():
         if name.endswith("(avg)"):
             assert value <= found[name.replace("avg", "max")] + 1e-9
-
-
-@settings(max_examples=60, deadline=None)
-@given(placed_traffic(), st.randoms())
-def test_order_of_messages_and_numbers_of_nodes_do_not_matter(made, random) -> None:
-    sent, placed, hierarchy = made
-    order = list(range(len(sent)))
-    random.shuffle(order)
-    mixed = Traffic(
-        sent.ranks, *(x[order] for x in (sent.source, sent.dest, sent.messages, sent.nbytes))
-    )
-    nodes = list(range(placed.nodes))
-    random.shuffle(nodes)
-    back = np.argsort(nodes)
-    other = rank_map("", back[placed.node_of], placed.names)
-    levels = tuple(level.at(np.array(nodes)) for level in hierarchy.levels)
-    assert features(mixed, other, Hierarchy(levels, pairs=True)) == pytest.approx(
-        features(sent, placed, hierarchy)
-    )
-    assert features(sent.merged(), placed, hierarchy) == pytest.approx(
-        features(sent, placed, hierarchy)
-    )

@@ -1,10 +1,9 @@
-"""Distances, loads, outliers, queues and hybrid sets: examples by hand, and what always holds."""
+"""Distances, loads, outliers and queues: examples by hand, and what always holds."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hybrids import COUNTED, HYBRIDS, Counters, chosen, counted_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traffic_patterns import at_faces, fixed_halo
@@ -18,7 +17,6 @@ from p3s.methods.placement.links import (
     longest_queue,
     mean_of,
     near_largest,
-    network_links,
     paths,
     prior_metrics,
 )
@@ -38,25 +36,6 @@ def test_six_metrics_on_a_ring_of_four() -> None:
         "avg bytes": 50 / 8,
         "max bytes": 30,
     }
-
-
-def test_torus_of_the_source() -> None:
-    torus = read_fabric("torus:4x4x4x8x2", 1024)
-    assert torus.nodes == 1024 and network_links(torus).sum() == 10_240
-    zero = np.zeros(1024, dtype=np.int64)
-    assert torus.distances(zero, np.arange(1024)).max() - 1 == 2 + 2 + 2 + 4 + 1
-    ring = read_fabric("torus:8", 8)
-    sent = traffic(8, [0, 5], [5, 0], 1)
-    assert paths(sent, block(8, 1), ring).dilation.tolist() == [3, 3]
-    assert paths(sent, block(8, 8), ring).dilation.tolist() == [0]
-
-
-def test_messages_inside_a_node_count_in_averages_only() -> None:
-    ring = read_fabric("torus:4", 4)
-    sent = traffic(8, [0, 0], [1, 2], [30, 10], [1, 3])
-    found = prior_metrics(paths(sent, block(8, 2), ring), ring)
-    assert found["avg dilation"] == 3 / 4 and found["hops per byte"] == 30 / 60
-    assert found["max bytes"] == 30
 
 
 def test_links_of_nodes_count_on_networks_of_switches() -> None:
@@ -86,13 +65,6 @@ def test_queues_of_a_ring() -> None:
     assert longest_queue(paths(sent, block(8, 8), ring), ring) == 0
 
 
-def test_queue_is_that_of_the_dimension_with_farthest_to_go() -> None:
-    torus = read_fabric("torus:8x8", 64)  # node x + 8 y
-    # (1, 3) and (0, 2) go along y, (3, 1) along x, (2, 2) along the first: two and two.
-    sent = traffic(64, [0] * 4, [1 + 24, 16, 3 + 8, 2 + 16], 8)
-    assert longest_queue(paths(sent, block(64, 1), torus), torus) == 2
-
-
 def test_far_messages_and_nodes() -> None:
     ring = read_fabric("torus:8", 8)
     # Distances 1, 1, 4 and twice 2: mean 10 / 5 = 2, above it only the one of 4.
@@ -101,36 +73,6 @@ def test_far_messages_and_nodes() -> None:
     assert found["sum dilation AO"] == found["sum hops AO"] == 4
     # Nodes: 1, 1, 4, 2 and four with none: mean 1, above it 4 and 2.
     assert found["sum maxdil AO"] == 6
-
-
-def test_sets_are_those_of_the_source() -> None:
-    ring = read_fabric("torus:4", 4)
-    sent = traffic(4, [0, 0], [1, 2], [10, 20])
-    values = link_features(sent, block(4, 1), ring)
-    assert chosen(values, "H1") == {"avg bytes": 6.25, "max bytes": 30, "max FIFO": 2}
-    assert list(chosen(values, "H2")) == list(HYBRIDS["H2"])
-    for name in ("H3", "H4", "H5", "H6"):
-        with pytest.raises(P3SError, match=f"{name} needs avg .*H1 or H2"):
-            chosen(values, name)
-    with pytest.raises(P3SError, match="no set"):
-        chosen(values, "H7")
-    assert not set(COUNTED) & set(values)
-
-
-def test_features_of_counters() -> None:
-    ring = read_fabric("torus:4", 4)
-    sent = traffic(4, [0], [1], 10)
-    links = np.flatnonzero(network_links(ring))
-    nbytes, received, buffered = np.zeros(16), np.zeros(16), np.zeros(16)
-    nbytes[links[:2]], received[links[:2]], buffered[links[:2]] = (100, 60), (10, 6), (5, 6)
-    values = counted_features(sent, block(4, 1), ring, Counters(nbytes, received, buffered))
-    assert values["avg bytes"] == 20 and values["max bytes"] == 100
-    assert values["avg bytes AO"] == 80 and values["avg bytes TO"] == 100
-    assert values["avg buffer"] == 11 / 8 and values["avg buffer AO"] == 5.5
-    assert values["avg buffer TO"] == 6
-    assert values["avg delay AO"] == 0.75 and values["avg delay TO"] == 1
-    assert all(len(chosen(values, name)) == len(HYBRIDS[name]) for name in HYBRIDS)
-    assert [len(HYBRIDS[f"H{k}"]) for k in range(1, 7)] == [3, 4, 4, 3, 5, 6]
 
 
 def test_nodes_by_name() -> None:

@@ -6,18 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traffic_patterns import (
-    all_to_all_in_rows,
-    around,
-    at_faces,
-    at_faces_and_corners,
-    behind,
-    fixed_halo,
-    halo,
-    hpcg,
-    lulesh,
-    qcd,
-)
+from traffic_patterns import around, at_faces, at_faces_and_corners, halo, lulesh
 
 from p3s.base.errors import P3SError
 from p3s.methods.placement.phases import Traffic, together, traffic
@@ -69,17 +58,6 @@ def test_halo_sends_faces_of_the_domain() -> None:
         halo((3, 2), (10,))
 
 
-def test_ranks_in_the_middle_have_as_many_neighbours_as_the_sources_say() -> None:
-    middle = 13  # of 3 x 3 x 3
-    assert len(sent_by(halo((3, 3, 3), (12, 12, 12)), middle)) == 6
-    assert len(sent_by(halo((3,) * 4, (12,) * 4), 40)) == 8
-    assert len(sent_by(halo((3, 3, 3), (12, 12, 12), around(3)), middle)) == 26
-    one, two, three = lulesh(27, 10)
-    assert [len(sent_by(x, middle)) for x in (one, two, three)] == [26, 6, 13]
-    assert len(sent_by(hpcg(27, 24), middle)) == 26
-    assert len(sent_by(qcd((3, 3, 3, 3), (6, 6, 6, 6)), 40)) == 8
-
-
 def test_lulesh_sizes() -> None:
     one, two, three = lulesh(27, 10)
     assert sent_by(one, 13) == [24] * 8 + [24 * 11] * 12 + [24 * 121] * 6
@@ -93,44 +71,6 @@ def test_lulesh_sizes() -> None:
         lulesh(28, 10)
 
 
-def test_hpcg_sizes() -> None:
-    assert sent_by(hpcg(27, 24), 13) == [8] * 8 + [8 * 8] * 12 + [8 * 64] * 6
-
-
-def test_qcd_sends_slices_and_refuses_odd_ones() -> None:
-    found = qcd((2, 2, 2, 2), (32, 32, 32, 40))
-    assert set(found.nbytes.tolist()) == {96 * 16 * 16 * 16, 96 * 16 * 16 * 20}
-    assert found.number == 16 * 8
-    for grid, lattice, why in (
-        ((1, 1, 2, 1), (4, 4, 6, 4), "have to be even"),
-        ((2, 2, 1, 2), (6, 6, 4, 6), "have to be even"),
-        ((3, 1, 1, 1), (4, 4, 4, 4), "cannot be cut"),
-        ((2, 2), (4, 4), "four dimensions"),
-    ):
-        with pytest.raises(P3SError, match=why):
-            qcd(grid, lattice)
-
-
-def test_kernels_of_16384_ranks_send_as_many_messages_as_the_source_implies() -> None:
-    assert fixed_halo((128, 128), at_faces(2), 8).number == 65_536
-    assert fixed_halo((16, 16, 64), at_faces_and_corners(3), 8).number == 229_376
-    assert all_to_all_in_rows((16, 16, 64), 2, 8).number == 1_032_192
-
-
-def test_rows_talk_to_themselves_only() -> None:
-    found = all_to_all_in_rows((2, 3), 1, 5)
-    assert messages_of(found) == [
-        (s, d, 5) for s in range(6) for d in range(6) if s != d and s // 3 == d // 3
-    ]
-    assert all_to_all_in_rows((4, 1), 1, 5).number == 0
-
-
-def test_a_rank_that_is_its_own_neighbour_sends_nothing() -> None:
-    assert fixed_halo((4, 1), at_faces(2), 8).number == 8
-    assert fixed_halo((2,), at_faces(1), 8).number == 4  # both ways round to the other one
-    assert fixed_halo((1, 1), at_faces(2), 8).number == 0
-
-
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
 
@@ -141,15 +81,6 @@ def test_what_is_sent_is_what_comes_back(grid, periodic, neighbours) -> None:
     back = sorted((d, s, b) for s, d, b in messages_of(found))
     assert back == messages_of(found)
     assert (found.source != found.dest).all()
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 4))
-def test_behind_is_half_of_all_neighbours(dims) -> None:
-    half = behind(dims)
-    assert len(half) == (3**dims - 1) // 2
-    assert not {tuple(-x for x in offset) for offset in half} & set(half)
-    assert len(at_faces_and_corners(3)) == 14
 
 
 @settings(max_examples=60, deadline=None)

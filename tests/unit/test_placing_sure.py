@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.methods.placement.ranked.result import drawn
 from p3s.methods.placement.ranked.types import Placements, Ranked, advice_of, layers
-
-
-def test_what_is_certain_has_no_regret() -> None:
-    found = drawn([1.0, 2.0], [1.0, 2.0], [1.0, 2.0])
-    assert found.regret.tolist() == [0.0, 1.0] and found.chance.tolist() == [1.0, 0.0]
-    assert found.gain(0, 1) == (0.5, 0.5)
-
-
-def test_equal_placements_share_the_chance() -> None:
-    found = drawn([1.0, 1.0], [0.9, 0.9], [1.1, 1.1], own=1.0)
-    assert found.chance == pytest.approx([0.5, 0.5], abs=0.05)
-    assert found.regret == pytest.approx([0.035, 0.035], abs=0.01)
-    common = drawn([1.0, 1.0], [0.9, 0.9], [1.1, 1.1])
-    assert common.chance == pytest.approx([0.5, 0.5], abs=0.05)
-    assert common.regret == pytest.approx([0.0085, 0.0085], abs=0.002)
-    assert np.std(common.seconds[:, 0]) == pytest.approx(np.std(found.seconds[:, 0]), rel=0.05)
-    low, high = found.gain(0, 1)
-    assert low < 0 < high
 
 
 @settings(max_examples=50, deadline=None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import corpus
 import numpy as np
 import pytest
-from replay_patterns import Trace, halo, ring, wave
+from replay_patterns import Trace, halo
 from steps_builder import Builder, steps_of_lists
 
 from p3s.base.errors import P3SError
@@ -333,13 +333,6 @@ def test_turns_and_what_they_stand_for(traces) -> None:
     assert s.weight[mine].tolist() == [1.0] * 5 + [13.5] * 8 + [2.0] * 5
 
 
-def test_long_turns_are_taken_apart(traces) -> None:
-    sections = read_sections(traces("wavefront"), most_steps=20)
-    inner = [s for s in sections if s.run_turns == 4]
-    assert len(inner) == 2 and all(s.entries == 7 and s.turns == 3 for s in inner)
-    assert any("outside of its loops" in s.name for s in sections)
-
-
 def test_messages_across_turns(traces) -> None:
     loop = next(s for s in read_sections(traces("pipelined")) if s.run_turns == 20)
     s = loop.steps
@@ -365,18 +358,6 @@ def test_calls_that_meet_only_calls_of_another_loop_stay_together(tmp_path: Path
     where = scaled(tmp_path, program, (4, 8, 16), 24)
     why = checked(read_scaled(where), read_sections(where, turns=3))
     assert len(why) <= 1
-
-
-@pytest.mark.parametrize("make", [halo, wave, ring, lambda n: ring(n, op="MPI_Isend")])
-def test_without_order_a_phase_is_its_rows_once(make, tmp_path: Path) -> None:
-    trace = read_scaled(make(12).write(tmp_path))
-    sections = sections_of(trace, None)
-    assert checked(trace, sections) == {}
-    assert len(sections) == len(trace.weights)
-    for section in sections:
-        s = section.steps
-        assert (s.to.tolist(), s.source.tolist()) == by_hand(s)
-        assert (s.weight[s.row >= 0] == 10).all()
 
 
 def test_left_out_and_why(tmp_path: Path) -> None:
@@ -455,21 +436,6 @@ def test_messages_without_a_known_tag_whose_sizes_differ_meet_in_order(tmp_path:
     sends, receives = np.flatnonzero(s.op == Op.SEND), np.flatnonzero(s.op == Op.RECV)
     assert s.to[sends].tolist() == receives.tolist()
     assert s.bytes[receives].tolist() == [10, 20, 30, 64]
-
-
-def test_sendrecv_is_one_step(tmp_path: Path) -> None:
-    trace = Trace(3)
-    for rank in range(3):
-        if rank < 2:
-            trace.add(rank, "MPI_Sendrecv", rank + 1, 8, work=2.0)
-        if rank > 0:
-            trace.add(rank, "MPI_Sendrecv_recv", rank - 1, 8)
-    read = read_scaled(trace.write(tmp_path))
-    (section,) = sections_of(read, None)
-    s = section.steps
-    assert s.op.tolist() == [Op.SEND, Op.SENDRECV, Op.RECV]
-    assert s.to.tolist() == [1, 2, -1] and s.source.tolist() == [-1, 0, 1]
-    assert s.peer2.tolist() == [-1, 0, -1] and checked(read, (section,)) == {}
 
 
 def test_a_border_sends_in_one_iteration_and_receives_in_the_next(tmp_path: Path) -> None:
@@ -627,25 +593,6 @@ def test_steps_that_refer_to_what_is_not_there_do_not_surely_end() -> None:
         column = getattr(steps, name).copy()
         column[:] = value
         assert not surely_end(replace(steps, **{name: column})), name
-
-
-def test_a_rank_that_waits_for_many_sends_is_tried_once_after_each() -> None:
-    """One by one they come, each after a message there and back between two other ranks."""
-    b, many = Builder(5), 40
-    for tag in range(many):
-        b.add(0, "MPI_Irecv", 1, 8, tag=tag)
-        b.add(1, "MPI_Send", 0, 8, tag=tag)
-        for rank in (1, 2):
-            b.add(rank, "MPI_Send" if rank == 1 else "MPI_Recv", 3 - rank, 8, tag=100 + tag)
-            b.add(rank, "MPI_Recv" if rank == 1 else "MPI_Send", 3 - rank, 8, tag=200 + tag)
-    b.add(0, "MPI_Waitall")
-    for rank in (3, 4):  # these wait for each other
-        b.add(rank, "MPI_Recv", 7 - rank, 8, tag=1)
-        b.add(rank, "MPI_Send", 7 - rank, 8, tag=1)
-    steps = b.build()
-    assert not ends(steps)
-    moved, number = unstuck(steps)
-    assert number == 1 and ends(moved)
 
 
 def test_what_cannot_be_mended_stays_as_it_is() -> None:

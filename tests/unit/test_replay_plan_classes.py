@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from plan_patterns import halo, ring
+from plan_patterns import halo
 from steps_builder import Builder
 
 from p3s.machine.topology.switches import apart
@@ -12,8 +12,7 @@ from p3s.program.collectives.choose import library_of
 from p3s.program.collectives.expand import expand
 from p3s.program.mapping import block, cyclic
 from p3s.replay.plan.build_holes import noise_of
-from p3s.replay.plan.classes import classify, node_loads, power_of_two, size_bins
-from p3s.replay.plan.executed import logical_time
+from p3s.replay.plan.classes import classify
 from p3s.replay.plan.loaded import load
 from p3s.replay.plan.pairs import busiest, choose, direct_needs, needs_of
 from p3s.simulate.steps import Op
@@ -54,15 +53,6 @@ def test_classes_of_a_halo():
     assert (c.wholes[0].message_of[steps.is_op(Op.WAIT)] == -1).all()
 
 
-def test_both_halves_of_a_sendrecv_have_a_class():
-    steps, mapping = ring(8), block(8, 4)
-    c, _, _ = planned(steps, mapping)
-    assert sorted((m.distance, m.load) for m in c.messages) == [(0, 1), (1, 1)]
-    assert (c.wholes[0].message_of >= 0).all()
-    far = [k for k in c.calls if k.distance == 1]
-    assert sum(k.events for k in far) == 4  # both ends of the two messages between nodes
-
-
 def test_messages_to_itself_stay_inside_a_node():
     b = Builder(2)
     for rank in range(2):
@@ -77,39 +67,6 @@ def test_messages_to_itself_stay_inside_a_node():
     assert (loaded.steps.to[loaded.steps.is_op(Op.ISEND)] >= 0).all()
 
 
-def test_load_counts_what_is_on_the_way_from_one_node():
-    node = np.array([0, 0, 0, 1, 0])
-    sent, taken = np.array([0, 1, 2, 1, 9]), np.array([3, 3, 3, 5, 10])
-    assert node_loads(node, sent, taken).tolist() == [3, 3, 3, 1, 1]
-    assert node_loads(node[:0], node[:0], node[:0]).tolist() == []
-    assert power_of_two(np.array([0, 1, 2, 3, 5, 8, 9])).tolist() == [1, 1, 2, 4, 8, 8, 16]
-
-
-def test_logical_order_is_that_of_dependencies():
-    b = Builder(4)
-    for rank in range(4):  # a chain: work must not matter
-        if rank:
-            b.add(rank, "MPI_Recv", rank - 1, 8)
-        if rank < 3:
-            b.add(rank, "MPI_Send", rank + 1, 8, work_ns=1e9 * (4 - rank))
-    begin, end = logical_time(b.build())
-    steps = b.build()
-    sends = np.flatnonzero(steps.is_op(Op.SEND))
-    assert (np.diff(begin[sends]) > 0).all() and (end > begin).all()
-    assert (end[steps.to[sends]] > begin[sends]).all()
-    assert end.max() < 10
-
-
-def test_sizes_are_merged_when_there_are_thousands():
-    sizes = np.unique(np.random.default_rng(1).integers(1, 1 << 20, 5000))
-    code, middle = size_bins(sizes)
-    assert len(middle) < 250
-    assert (np.abs(middle[code] - sizes) <= 0.05 * middle[code] + 1).all()
-    few = sizes[:20]
-    code, middle = size_bins(few)
-    assert (middle[code] == few).all()
-
-
 def test_merged_sizes_are_said():
     rng = np.random.default_rng(2)
     b = Builder(2)
@@ -122,28 +79,7 @@ def test_merged_sizes_are_said():
     assert choose(needs, events(c), 2, 24).pairs == ((0, 1),)
 
 
-def test_waitany_and_waitsome_have_their_share():
-    b = Builder(2)
-    for _ in range(3):
-        b.add(0, "MPI_Irecv", 1, 600)
-        b.add(1, "MPI_Send", 0, 600)
-    b.add(0, "MPI_Waitany", number=1, done=[0, 1, 2])
-    b.add(0, "MPI_Waitsome", number=2, done=[0, 1, 2])
-    c, _, _ = planned(b.build(), block(2, 1))
-    found = {(k.call, k.requests, k.bytes) for k in c.calls if k.kind == "completion"}
-    assert found == {("MPI_Waitany", 1, 600), ("MPI_Waitsome", 2, 1200)}
-
-
 # ---- pairs -----------------------------------------------------------------------------------
-def test_one_pair_shows_a_halo():
-    steps, mapping = halo(8), block(64, 8)
-    c, _, needs = planned(steps, mapping)
-    found = choose(needs, events(c), 8, 24)
-    assert found.pairs == ((0, 1),)
-    # A Waitall has partners on three nodes: it is put together from messages.
-    assert [c.calls[k].call for k in np.flatnonzero(found.partial)] == ["MPI_Waitall"]
-    assert len(found.uncovered) == 0
-    assert sum(len(a) for adds in found.adds for a in adds.values()) == 4
 
 
 def test_every_class_that_a_pair_can_show_is_covered():
@@ -204,14 +140,6 @@ def test_loaded_ranges_know_their_partners():
     assert np.isnan(alone.sends_to_me_ns).all()
 
 
-def test_a_receive_gets_what_is_sent_not_what_fits():
-    b = Builder(2)
-    b.add(0, "MPI_Send", 1, 10)
-    b.add(1, "MPI_Recv", 0, 1000)
-    _, whole, _ = planned(b.build(), block(2, 1))
-    assert load(whole, block(2, 1), (1, 1)).arrives.tolist() == [10]
-
-
 def grid(side: int, call: str = "MPI_Allreduce", wait: bool = False):
     """Return rows that reduce among themselves, then everybody, with a message in between."""
     n = side * side
@@ -249,23 +177,6 @@ def test_collectives_that_fit_stay_and_others_are_messages(wait):
     assert len(pairs.uncovered) == 0
 
 
-def test_collectives_over_two_nodes_need_both():
-    steps, mapping = grid(4), block(16, 2)
-    found = expand(steps, library_of("openmpi", "4.1.4"))
-    c, whole, needs = planned(steps, mapping, found.steps, found.origin)
-    (cls,) = [k for k, call in enumerate(c.calls) if call.members]
-    assert c.calls[cls].distance == 1
-    found_pairs = choose(needs, events(c), 8, 24)
-    shown = [
-        pair
-        for pair, adds in zip(found_pairs.pairs, found_pairs.adds, strict=True)
-        if cls in adds[0].tolist()
-    ]
-    assert shown and shown[0][0] // 2 == shown[0][1] // 2
-    assert load(whole, mapping, shown[0]).steps.is_op(Op.COLLECTIVE).sum() == 4
-    assert load(whole, mapping, (0, 2)).steps.is_op(Op.COLLECTIVE).sum() == 0
-
-
 def test_collectives_that_nobody_expanded_are_computation_where_they_do_not_fit():
     steps, mapping = grid(4), block(16, 4)
     _, whole, _ = planned(steps, mapping)
@@ -298,9 +209,3 @@ def test_noise_is_what_others_have_on_the_way():
     assert trunk.nbytes * trunk.counts.sum() == pytest.approx(
         32768 * trunk.wanted * len(trunk.counts), rel=0.1
     )
-
-
-def test_two_nodes_have_no_noise():
-    steps, mapping = halo(4), block(16, 8)
-    c, _, _ = planned(steps, mapping)
-    assert noise_of(c.wholes[0].transit, (0, 1), None, 1e6) is None

@@ -132,25 +132,9 @@ def test_nothing_to_replay():
     assert planned([], block(8, 4)).programs == ()
 
 
-def test_ranks_with_different_step_counts():
-    b = Builder(6)
-    for rank in range(1, 6):
-        for k in range(rank):
-            b.add(rank, "MPI_Send", 0, 100 * rank, tag=k)
-            b.add(0, "MPI_Recv", rank, 100 * rank, tag=k)
-    plan = planned([section(b.build())], cyclic(6, 2), timed=True)
-    assert all(check(p).ends for p in plan.programs)
-
-
 def test_uneven_last_node():
     plan = planned([section(ring(10))], block(10, 4), timed=True)
     assert all(check(p).ends for p in (*plan.programs, *timed_programs(plan, begins(plan))))
-
-
-def test_sections_share_classes():
-    plan = planned([section(ring(8), "a"), section(ring(8), "b", entries=3.0)], block(8, 2))
-    assert {it.section for it in plan.iterations} == {0}  # b shows nothing new
-    assert plan.estimate.run_s == pytest.approx(4 * 500 * plan.estimate.section_ns[0] * 1e-9)
 
 
 def test_ranges_at_several_distances(tmp_path):

@@ -126,14 +126,6 @@ def test_links_shared_in_a_tree(tmp_path):
     assert not t.sharing(s0, s0, nodes).any()
 
 
-def test_two_bridges_without_a_top(tmp_path):
-    path = tmp_path / "topology.conf"
-    path.write_text("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n")
-    t = read_topology(path)
-    assert far(t, "n0", ["n1", "n2"]) == [1, 3]
-    assert t.sharing(0, 2, np.arange(4))[0, 2]
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -192,11 +184,6 @@ def test_netloc(tmp_path):
     assert t.sharing(0, 2, every)[0, 2] and not t.sharing(0, 1, every).any()
 
 
-def test_without_a_topology_all_are_one_switch_apart():
-    assert read_topology(None) is None
-    assert apart(None, block(4, 2).names).tolist() == [[0, 1], [1, 0]]
-
-
 def test_measured_hosts_are_as_far_apart_as_the_ranges(tmp_path):
     path = tmp_path / "topology.conf"
     path.write_text(SLURM)
@@ -214,15 +201,6 @@ def test_measured_hosts_are_as_far_apart_as_the_ranges(tmp_path):
     assert place(hosts, None, [1])[0][0].hosts[:2] == ("n0", "n1")
 
 
-def test_noise_and_black_holes_cross_the_trunk_too(tmp_path):
-    path = tmp_path / "topology.conf"
-    path.write_text("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n")
-    t = read_topology(path)
-    (one,), _ = place(["n0", "n1", "n2", "n3"], t, [3])
-    switch = t.switch_of[t.numbers(one.hosts)]
-    assert switch[0] != switch[1] and switch[2] != switch[3]
-
-
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_few_hosts(number):
     (one,), notes = place([f"h{i}" for i in range(number)], None, [1])
@@ -231,9 +209,3 @@ def test_few_hosts(number):
         assert one.hosts[0] != one.hosts[1]
         # What an absent rank would send comes from another machine.
         assert one.hosts[3] != one.hosts[0] and one.hosts[2] != one.hosts[1]
-
-
-def test_no_hosts():
-    (one,), _ = place([], None, [1])
-    assert one.hosts == ()
-    assert np.array_equal(one.wanted, (1,))

@@ -13,7 +13,7 @@ from scripted_mpi import TEMPERS, ScriptError, execute
 from steps_builder import Builder
 
 from p3s.replay.plan.build import build_program
-from p3s.replay.plan.build_holes import AHEAD, Noise
+from p3s.replay.plan.build_holes import Noise
 from p3s.replay.plan.build_traffic import WHY_TEXT, Why, needs_hole
 from p3s.replay.plan.check import Settled, check, describe, settled
 from p3s.replay.plan.classes import MessageClass
@@ -60,20 +60,6 @@ def test_a_question_comes_before_a_blocking_receive_and_after_a_nonblocking_one(
     ask, receive = program.of(0)[0], program.of(0)[1]
     assert ask["tag"] == receive["tag"] == program.of(hole)[0]["tag"]
     assert ask["bytes"] == receive["bytes"] == 102
-
-
-def test_every_absent_partner_has_a_tag_of_its_own() -> None:
-    program, _ = outside([("MPI_Recv", 2), ("MPI_Recv", 3), ("MPI_Recv", 2)])
-    tags = program.of(2)["tag"][:3].tolist()
-    assert tags[0] == tags[2] != tags[1]
-
-
-def test_receives_of_external_sends_come_well_ahead_of_questions() -> None:
-    calls = [("MPI_Recv", 2)] + [("MPI_Send", 3)] * (AHEAD + 3) + [("MPI_Recv", 2)]
-    program, _ = outside(calls)
-    done = codes(program, 2)
-    assert done[:AHEAD] == [Code.IRECV] * AHEAD
-    assert done[AHEAD:] == [Code.ANSWER, Code.IRECV, Code.IRECV, Code.IRECV, Code.ANSWER, Code.END]
 
 
 def test_timed_black_holes_only_post_and_in_the_order_of_their_times() -> None:
@@ -140,18 +126,6 @@ def test_collectives_run_as_such_where_all_members_are_loaded_and_agree() -> Non
     assert result.program.of(0)["peer"][0] == 1  # the root, as a process
     assert {entry.why for entry in result.left_out} == {WHY_TEXT[Why.NOT_REPLAYED]}
     assert execute(result.program, 1).collectives == 2
-
-
-def test_persistent_operations_run_as_nonblocking_calls() -> None:
-    builder = Builder(2)
-    for rank in (0, 1):
-        builder.add(rank, "MPI_Recv_init", 1 - rank, 10)
-        builder.add(rank, "MPI_Send_init", 1 - rank, 10)
-        builder.add(rank, "MPI_Waitall")
-    loaded, world = one_node(builder.build())
-    program = settled(loaded, world).program
-    assert codes(program, 0) == [Code.IRECV, Code.ISEND, Code.WAIT, Code.END]
-    execute(program, 3)
 
 
 def test_large_messages_are_left_out_at_both_ends_and_named() -> None:

@@ -133,14 +133,6 @@ def test_slurm_may_call_nodes_by_other_names() -> None:
     assert "started on login and login" in (problem or "")
 
 
-def test_addresses_are_whole_names() -> None:
-    names = ["10.0.0.1"] * 3 + ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.4"]
-    hosts = tuple(f"10.0.0.{node}" for node in range(1, 5))
-    places = [Place(name, name, (0,)) for name in names]
-    assert landing_problem(WORLD, places, hosts) is None
-    assert landing_problem(WORLD, places[:1] * 7, hosts) is not None
-
-
 # ---- what the processes say ------------------------------------------------------------------
 def test_the_output_tells_what_failed() -> None:
     lines: list[str] = []

@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from replay_made import result_of, world_of
 from test_replay_network import classes, network
@@ -97,13 +96,6 @@ def test_speeds(text: str, speed: float | None, tmp_path: Path) -> None:
     found = read_topology(path)
     assert found.speed[:2].tolist() == pytest.approx([speed, speed])
     assert math.isnan(found.speed[2]) and found.about.notes == ()
-
-
-def test_a_number_without_a_unit_says_nothing() -> None:
-    found = tree("100")
-    assert np.isnan(found.speed).all()
-    (note,) = found.about.notes
-    assert "without a unit" in note and "100 of s0" in note
 
 
 def test_a_tree_of_netloc_has_speeds_and_other_networks_no_ways(tmp_path: Path) -> None:

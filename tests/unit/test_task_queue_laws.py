@@ -34,15 +34,6 @@ def learned(make, counts=(3, 5, 8)) -> TaskQueue:  # type: ignore[no-untyped-def
     return found
 
 
-def test_the_same_tasks_are_predicted_as_they_are() -> None:
-    tasks = np.random.default_rng(0).lognormal(-7, 0.7, 500).tolist()
-    found = learned(lambda n: tasks)
-    assert found.fixed and found.exact == (500, 0) and found.slope == 0.0
-    for n in (16, 32, 64):
-        truth, _ = dealt(tasks, n - 1)
-        assert time_of(found, n, WAY, 0.0).seconds == pytest.approx(truth, rel=1e-9)
-
-
 def test_tasks_per_worker_and_other_tasks_in_every_run() -> None:
     def make(n: int) -> list[float]:
         return np.random.default_rng(n).gamma(3.0, 2e-4, 20 + 40 * (n - 1)).tolist()
@@ -73,12 +64,6 @@ def test_numbers_without_a_law_are_told_by_what_was_seen() -> None:
     made = time_of(found, 16, WAY, 0.0)
     assert made.low <= dealt([1e-3] * 110, 15)[0] <= made.high
     assert made.high / made.low > 1.2
-
-
-def test_the_server_becomes_the_limit() -> None:
-    found = learned(lambda n: [1e-4] * 2000)
-    made = time_of(found, 101, WAY, 0.0)
-    assert made.busy > 0.95 and made.seconds == pytest.approx(dealt([1e-4] * 2000, 100)[0])
 
 
 def test_other_servers_at_other_counts_are_no_queue_with_a_law() -> None:

@@ -20,14 +20,3 @@ def _teams(*rows: dict[str, int]) -> Teams:
 def test_imbalance_is_the_longest_thread_over_the_mean() -> None:
     found = _teams({"busy_ns": 8000, "longest_ns": 3000, "team": 4})
     assert found.imbalance() == pytest.approx(1.5)
-
-
-def test_regions_of_one_thread_are_even_beside_larger_teams() -> None:
-    alone = {"busy_ns": 9000, "longest_ns": 9000, "team": 1}
-    found = _teams(alone, {"busy_ns": 1000, "longest_ns": 250, "team": 4})
-    assert found.imbalance() == pytest.approx(1.0)
-
-
-def test_imbalance_without_regions_is_not_known() -> None:
-    assert np.isnan(_teams().imbalance())
-    assert np.isnan(_teams({"serial_ns": 5}).imbalance())

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError
 from p3s.machine.topology.inside import read_node
-from p3s.methods.threads.law import ThreadLaw, fit_law, fit_laws, measured_of, rows_of, value_of
-from p3s.methods.threads.stage import THREADS_FILE, ThreadFile
+from p3s.methods.threads.law import ThreadLaw, fit_law, measured_of, rows_of, value_of
 from p3s.methods.threads.types import Samples, Uses, Value, samples, uses
 
 NODE = read_node("2x4x8+smt2")
@@ -164,25 +160,6 @@ def test_loops_with_fewer_iterations_than_threads_leave_some_idle() -> None:
     busy = np.median(law.busy(asked, WORK / asked.n), axis=0)
     np.testing.assert_allclose(busy, WORK / asked.n, rtol=0.08)  # idle threads are not busy
     assert law.envelope.rows and law.envelope.in_all == 256
-
-
-def saved(folder: Path, *laws: ThreadLaw) -> Path:
-    write_json(folder / "threads.json", THREADS_FILE.data(ThreadFile(1, (1,), NODE, (), 0.0, laws)))
-    return folder / "threads.json"
-
-
-def test_laws_are_read_as_they_were_written(tmp_path: Path) -> None:
-    some = taken(FULL, 0.02)
-    twice = Samples(*(np.concatenate([getattr(some, k)] * 2) for k in Samples.__dataclass_fields__))
-    twice.phase[len(some) :] = 4
-    laws = fit_laws(twice, NODE)
-    assert [law.phase for law in laws] == [0, 4]
-    back = THREADS_FILE.read(saved(tmp_path, *laws)).laws
-    asked = columns([(512, 4, 16), (128, 1, 64)])
-    for law, read in zip(laws, back, strict=True):
-        work = WORK / asked.n
-        np.testing.assert_array_equal(law.draws(asked, work), read.draws(asked, work))
-        assert (read.parts, read.envelope, read.node) == (law.parts, law.envelope, law.node)
 
 
 def test_what_cannot_be_fitted_is_said() -> None:

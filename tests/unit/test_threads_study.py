@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ import p3s
 from p3s.base.artefacts import sealed
 from p3s.base.errors import Damaged, Defect, P3SError, UsageError
 from p3s.base.progress import Progress
-from p3s.base.settings import inputs_in, parse_setting, threads_in
+from p3s.base.settings import parse_setting
 from p3s.base.study import Study
 from p3s.cli.progress import Progress as Bar
 from p3s.machine.topology.inside import read_node
@@ -28,14 +27,14 @@ from p3s.methods.threads.advise.stage import Asked, advised
 from p3s.methods.threads.advise.types import Objective
 from p3s.methods.threads.page import view_of, write_page
 from p3s.methods.threads.runs import _made_up
-from p3s.methods.threads.settings import base_of, check_messages
+from p3s.methods.threads.settings import check_messages
 from p3s.model.stage import load
 from p3s.pipeline import parameters as core_teams
 from p3s.pipeline.basis import request_of
 from p3s.pipeline.parameters import ensure_family
 from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
 from p3s.predict import surface as surfaces
-from p3s.predict.types import Prediction, Reason
+from p3s.predict.types import Prediction
 from p3s.replay.settings import ReplaySettings
 from p3s.report import surface as surface_text
 
@@ -67,12 +66,6 @@ def surface(made: Study) -> surfaces.Surface:
 @pytest.fixture(scope="module")
 def found(made: Study) -> stage.ThreadFile:
     return teams.ensure_threads(made, NODE, Progress())
-
-
-def test_threads_of_a_study_are_known(made: Study) -> None:
-    assert threads_in(made) == [1, 2, 4]
-    assert base_of(made) == 1
-    assert inputs_in(made) == [""]
 
 
 def test_messages_with_other_threads_are_those_of_the_equations(found: stage.ThreadFile) -> None:
@@ -142,17 +135,6 @@ def test_more_threads_than_traced_have_a_wider_interval_that_holds(
     assert cell.high_s / cell.low_s > traced.high_s / traced.low_s
 
 
-def _column(threads: int, text: str) -> surfaces.Column:
-    told = SimpleNamespace(reasons=[Reason("wide", text, "trace another count")])
-    return surfaces.Column(threads, 1, True, told)  # type: ignore[arg-type]
-
-
-def test_a_reason_of_several_threads_is_that_of_the_most() -> None:
-    columns = [_column(1, "off by 5"), _column(4, "off by 7"), _column(2, "off by 6")]
-    (reason,) = surfaces.once(columns)
-    assert reason.text == "with 4 threads: off by 7"
-
-
 class _Heard(Progress):
     """Keeps what it is told."""
 
@@ -204,13 +186,6 @@ def test_surface_as_text(surface: surfaces.Surface) -> None:
     assert "Fastest: " in text and "32 processes with" in text
     assert "no run had so many threads" in text
     assert text.count("~") >= 3
-
-
-def test_a_second_fit_is_not_made(made: Study, found: stage.ThreadFile) -> None:
-    before = stage.threads_path(made).stat().st_mtime_ns
-    again = teams.ensure_threads(made, NODE, Progress())
-    assert stage.threads_path(made).stat().st_mtime_ns == before
-    assert len(again.laws) == len(found.laws) > 0
 
 
 def test_threads_that_do_not_fit_on_a_node_are_refused(made: Study) -> None:

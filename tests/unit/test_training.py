@@ -17,7 +17,7 @@ from traffic_patterns import at_faces, fixed_halo
 from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
-from p3s.methods.placement.costs import SIMULATED, network_id, row_of
+from p3s.methods.placement.costs import network_id, row_of
 from p3s.methods.placement.learned import Settings as Fit
 from p3s.methods.placement.learned import Widening, doublings, load, missed, save, widening
 from p3s.methods.placement.phases import Traffic, traffic
@@ -34,9 +34,9 @@ from p3s.methods.placement.training.costs import (
     traffic_of,
 )
 from p3s.methods.placement.training.dataset import SIZES, Told, measured
-from p3s.methods.placement.training.jobs import Job, Repeats, measure, on_processes
+from p3s.methods.placement.training.jobs import Job, Repeats, measure
 from p3s.methods.placement.training.jobs import measured as results_of
-from p3s.methods.placement.training.train import CORRECTED, SIMULATION, A, B, C, train, ways
+from p3s.methods.placement.training.train import CORRECTED, SIMULATION, A, C, train
 from p3s.program.mapping import block, rank_map
 from p3s.simulate.network import rough_network
 
@@ -79,13 +79,6 @@ def told(settings: Settings = FEW, machine: str = "made") -> Told:
 
 
 # ---- jobs ----------------------------------------------------------------------------------
-
-
-def test_any_placement_runs_on_processes_that_fill_nodes() -> None:
-    placed = rank_map("x", np.array([1, 0, 1, 0]), ("", ""))
-    sent = on_processes(traffic(4, [0, 1], [2, 3], [10, 20]), placed)
-    assert sent.source.tolist() == [2, 0] and sent.dest.tolist() == [3, 1]
-    assert sent.nbytes.tolist() == [10, 20]
 
 
 def test_what_a_run_that_was_interrupted_has_measured_is_not_measured_again(tmp_path) -> None:
@@ -186,15 +179,6 @@ def test_messages_of_one_node_share_its_link() -> None:
     assert simulated_seconds(traffic(4, [], [], []), block(4, 1), fabric, network) == 0
 
 
-def test_messages_between_leaves_share_the_links_above() -> None:
-    network = rough_network(rate=1.25, overhead_ns=0)
-    source = np.arange(4)
-    near = traffic(16, source, (source + 1) % 4, 10**6)
-    far = traffic(16, source, 4 * (source + 1) % 16, 10**6)  # one destination of D-mod-k, or two
-    times = [simulated_seconds(x, block(16, 1), FABRIC, network) for x in (near, far)]
-    assert times[1] > 1.9 * times[0]
-
-
 def test_steps_are_posted_in_the_order_of_the_rows() -> None:
     steps = steps_of(traffic(3, [0, 2, 0], [1, 0, 2], [1, 2, 3], [2, 1, 1]))
     assert len(steps) == 2 * 4 + 3 and steps.n == 3
@@ -249,16 +233,6 @@ def test_a_dataset_of_something_else_is_refused(tmp_path) -> None:
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     return measured(tmp_path_factory.mktemp("data") / "x", told(), FABRIC, Made(shared_links))
-
-
-def test_ways_use_what_their_class_knows(dataset) -> None:
-    found = ways([*dataset.rows[0], SIMULATED])
-    assert len(found[A].names) == 5 and len(found[B].names) == 19
-    assert set(found[A].names) < set(found[B].names) < set(found[C].names)
-    assert {"S1D(max)", "max bytes"} <= set(found[C].names) and SIMULATED not in found[C].names
-    assert found[CORRECTED].first == ((), (SIMULATED,))
-    for way in found.values():
-        assert {name for product in way.first for name in product} <= set(way.names)
 
 
 def test_where_the_simulation_is_right_learning_leaves_it_alone(dataset, tmp_path) -> None:

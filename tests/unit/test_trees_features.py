@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.methods.baseline.trees.features import (
-    Caches,
-    cores_of,
-    counter_columns,
-    counters,
-    derived,
-    read_caches,
-)
+from p3s.methods.baseline.trees.features import Caches, counters, derived, read_caches
 
 
 def regular(sockets: int, l3: int, l2: int, cores: int) -> Caches:
@@ -63,28 +56,9 @@ def test_sixty_four_cores() -> None:
     assert [one_a_socket[f"pl3_{i}"] for i in range(8)] == [1, 1, 1, 1, 1, 1, 0, 0]
 
 
-@pytest.mark.parametrize("far", [False, True])
-def test_no_core_has_two_threads(far: bool) -> None:
-    for count in range(1, 17):
-        for threads in range(1, 64 // count + 1):
-            found = cores_of(NUMA, count, threads, far)
-            assert found.shape == (count, threads) and len(np.unique(found)) == count * threads
-
-
 def test_threads_that_find_no_core() -> None:
     with pytest.raises(UsageError, match="5 processes of 1 thread need 5 cores, the node has 4"):
         counters(CLUSTER, 5, 1)
-
-
-def test_columns() -> None:
-    found = counter_columns(CLUSTER, np.array([1, 1, 1]), np.array([1, 2, 4]))
-    assert {name: column.tolist() for name, column in found.items()} == {
-        "s0": [1, 1, 1],
-        "pl3_0": [1, 1, 1],
-        "tl3_0": [1, 2, 4],
-        "l2_0": [1, 2, 2],
-        "l2_1": [0, 0, 2],
-    }
 
 
 def test_hwloc(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline.trees.evaluate import Evaluator, Said
 from p3s.methods.baseline.trees.grow import grow, least_rows
-from p3s.methods.baseline.trees.splits import Rows, fit, integer_weights, weights
+from p3s.methods.baseline.trees.splits import fit
 from p3s.methods.baseline.trees.store import TREE, Stored, save
 from p3s.methods.baseline.trees.types import Growing, Table, Tree
 
@@ -33,23 +33,6 @@ def runs() -> Table:
 @pytest.fixture(scope="module")
 def tree(runs: Table) -> Tree:
     return grow(runs, NB, machine.VARIABLES)
-
-
-def test_weights_of_the_thesis() -> None:
-    y = np.array([1e-4, 16e-4, 1e-2])
-    assert weights(y) == pytest.approx([7.644, 3.644, 1.0], abs=5e-4)  # eq. 4.5, 4.6
-    assert integer_weights(y).tolist() == [8, 4, 1]
-
-
-def test_least_squares_are_numpy_s() -> None:
-    rng = np.random.default_rng(3)
-    x = np.stack([np.ones(40), 1e9 * rng.random(40), 1e-6 * rng.random(40)], axis=1)
-    rows = Rows(x, rng.random(40), rng.random(40) + 0.5, np.ones(40))
-    root = np.sqrt(rows.w)
-    known = np.linalg.lstsq(x * root[:, None] / [1, 1e9, 1e-6], rows.t * root, rcond=None)[0]
-    made = fit(rows)
-    assert made.coefficients * [1, 1e9, 1e-6] == pytest.approx(known, rel=1e-9)
-    assert made.residuals == pytest.approx(rows.t - x @ made.coefficients, abs=1e-12)
 
 
 def test_a_bent_curve_is_parted_where_it_bends() -> None:

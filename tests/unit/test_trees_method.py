@@ -9,10 +9,8 @@ from published_choices import TABLE_5_6, TABLE_5_10, TABLE_5_16, choices
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline.treeruns import efficiency, index
-from p3s.methods.baseline.trees.choose import Limits, admissible, choose, ranked
+from p3s.methods.baseline.trees.choose import Limits, admissible, choose
 from p3s.methods.baseline.trees.diagnostics import (
-    best_table,
-    box,
     by_workload,
     errors_of,
     gate,
@@ -53,26 +51,8 @@ def true_times(table: Table) -> np.ndarray:
 # ---- the machine, accuracy -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("program", "known", "best"),
-    [
-        ("nb", (0.00307016, 0.01183612, 0.15089327), ("2x3", "2x4", "4x4", "8x4")),
-        ("ht", (0.00117694, 0.00377353, 0.06650488), ("2x2", "2x4", "18x4", "28x4")),
-    ],
-)
-def test_the_synthetic_machine(program: str, known: tuple[float, ...], best: tuple[str]) -> None:
-    w, k, t = np.array([(1000, 4, 2), (2000, 10, 4), (10000, 28, 4)]).T
-    found, _ = machine.times(program, w.astype(float), k.astype(float), t)
-    assert found == pytest.approx(known, abs=5e-9)
-    for workload, words in zip((100.0, 1000.0, 5000.0, 20000.0), best, strict=True):
-        columns = machine.grid([workload])
-        k, t = columns["workers"], columns["threads"].astype(int)
-        at = int(np.argmin(machine.times(program, columns["workload"], k, t)[0]))
-        assert f"{k[at]:g}x{t[at]}" == words
-
-
 def test_accuracy_and_advice(tree: Tree, fresh: Table) -> None:
-    """C20, C21 on one seed; benchmarks/trees.py has five."""
+    """C20, C21 on one seed; benchmarks/trees.py takes five."""
     errors = errors_of(tree, fresh)
     assert np.median(errors) <= 0.025 and np.percentile(errors, 90) <= 0.11
     one = grow(machine.runs("nb", TRAINING, 0.02, 0), NB, ["w1"], Growing(minsplit=3360))
@@ -88,14 +68,6 @@ def test_accuracy_and_advice(tree: Tree, fresh: Table) -> None:
 
 
 # ---- boxes, similarity, the gate -------------------------------------------------------------
-
-
-def test_boxes_are_numpy_s() -> None:
-    errors = np.append(np.random.default_rng(0).random(101), [5.0, 9.0])
-    found = box(errors)
-    assert (found.first, found.median, found.third) == tuple(np.percentile(errors, [25, 50, 75]))
-    assert found.count == 103 and found.outliers == 2
-    assert (found.low, found.high) == (errors.min(), np.sort(errors)[-3])
 
 
 def test_the_group_that_stands_out_is_named() -> None:
@@ -196,21 +168,6 @@ def _columns(tree: Tree, workload: float, pairs: np.ndarray) -> dict[str, np.nda
     return Stored(tree).columns(workload, pairs, {}) | shared
 
 
-def test_equal_values_by_fewer_cores() -> None:
-    assert ranked(np.array([2.0, 1.0, 1.0]), np.array([1.0, 8.0, 4.0])).tolist() == [2, 1, 0]
-
-
-def test_advice_changes_with_the_workload(tree: Tree) -> None:
-    """C27: three levels of workload during a run."""
-    pairs = admissible(range(2, 29, 2), range(1, 5), Limits())
-    evaluator = Evaluator.of(tree)
-    schedule = [500.0] * 3 + [10000.0] * 3 + [40000.0] * 3
-    best = [choose(evaluator, _columns(tree, w, pairs))[0] for w in schedule]
-    told = [(b.workers, b.threads) for b in best]
-    assert len(set(told[:3])) == len(set(told[3:6])) == len(set(told[6:])) == 1
-    assert told[0][0] < told[3][0] < told[6][0]
-
-
 # ---- the table of choices --------------------------------------------------------------------
 
 
@@ -227,23 +184,6 @@ def test_published_choices_are_counted_as_they_are() -> None:
         for workload, known in worst.items():
             assert regret[workload] == pytest.approx(known, abs=0.05)
         assert sum(kinds(found).values()) == pytest.approx(1)
-
-
-def test_the_table_of_choices() -> None:
-    """C30: rows 900 to 1600 of table 5.6 from measured and predicted times."""
-    some = [b for b in choices(TABLE_5_6) if b.workload in (900, 1000, 1250, 1400, 1600)]
-    rows = []
-    for b in some:
-        rows.append((b.workload, *b.best, b.value, b.value * 1.5))
-        if b.advised != b.best:
-            rows.append((b.workload, *b.advised, b.real, b.value * 1.2))
-    w, k, t, y, predicted = np.array(rows).T
-    found = best_table(
-        Table({"workload": w, "workers": k, "threads": t}, y), predicted, ("workers", "threads")
-    )
-    assert [b.kind for b in found].count("exact") == 1
-    assert [100 * b.regret for b in found] == pytest.approx([26.7, 5.9, 29.4, 0, 56.2], abs=0.05)
-    assert found == some
 
 
 # ---- making it better ------------------------------------------------------------------------

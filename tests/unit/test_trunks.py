@@ -53,12 +53,6 @@ def test_ways_go_up_and_down_again() -> None:
     assert found.rate[:4].tolist() == [1.0, 1.0, 2.0, 2.0]
 
 
-def test_links_without_a_limit_are_not_on_the_way() -> None:
-    trunks = Trunks((0, 1, 2), UP, (math.inf,) * 3 + (4.0, math.inf, math.inf), (0.0,) * 6)
-    assert ways(trunks)[0, 1] == [] and ways(trunks)[0, 2] == [0] and ways(trunks)[2, 0] == [1]
-    assert trunks.limited and not replace(trunks, rate=(math.inf,) * 6).limited
-
-
 def test_a_node_on_an_upper_switch_and_trees_that_are_not_joined() -> None:
     high = Trunks((3, 0), UP, (1.0,) * 6, (0.0,) * 6)  # places in the order of the switches
     assert ways(high)[0, 1] == [0] and ways(high)[1, 0] == [1]
@@ -89,32 +83,6 @@ def sent(messages: list[tuple[int, int, int]], net: Network, **more: Any) -> lis
     return [float(found.arrival_ns[order[tag]]) for tag in range(len(messages))]
 
 
-def test_two_nodes_share_a_link_between_switches() -> None:
-    # 1,000 bytes take 2,000 ns on it; the second message waits for the first.
-    assert sent([(0, 2, 1000), (1, 3, 1000)], four()) == [TRANSFER, TRANSFER + 2000]
-    assert sent([(0, 2, 1000), (1, 3, 1000)], four(trunks=None)) == [TRANSFER, TRANSFER]
-
-
-def test_other_ways_are_free() -> None:
-    there_and_back = sent([(0, 2, 1000), (3, 1, 1000)], four())
-    assert there_and_back == [TRANSFER, TRANSFER]  # each direction is a link of its own
-    assert sent([(0, 2, 1000), (1, 0, 1000)], four()) == [TRANSFER, TRANSFER]
-
-
-def test_a_burst_passes_at_once() -> None:
-    bursts = replace(TWO, burst=(1000.0, 1000.0, 0.0))
-    net = four(trunks=bursts, burst=1000.0)
-    # Of 2,000 bytes the first 1,000 pass at once, the others take 2,000 ns.
-    assert sent([(0, 2, 1000), (1, 3, 1000)], net) == [TRANSFER, TRANSFER + 2000]
-    assert sent([(0, 2, 500), (1, 3, 500)], net) == [TRANSFER, TRANSFER]
-
-
-def test_links_between_switches_are_the_only_limit() -> None:
-    assert sent([(0, 2, 1000), (1, 3, 1000)], four(rate=math.inf)) == [TRANSFER, TRANSFER + 2000]
-    assert sent([(0, 2, 1000), (0, 3, 1000)], four(rate=math.inf)) == [TRANSFER, TRANSFER + 2000]
-    assert sent([(0, 1, 1000), (0, 1, 1000)], four(rate=math.inf)) == [TRANSFER, TRANSFER]
-
-
 def test_a_narrow_link_holds_up_the_node_link_of_its_messages_only() -> None:
     """What waits between switches does not keep others from the sender's node."""
     net = four(rate=2.0)
@@ -124,17 +92,6 @@ def test_a_narrow_link_holds_up_the_node_link_of_its_messages_only() -> None:
         TRANSFER + 2000,
         TRANSFER + 500,
     ]
-
-
-@pytest.mark.parametrize("background", [True, False])
-def test_announcement_and_answer_wait_too(background: bool) -> None:
-    net = four(rate=math.inf, handshake=True, background=background)
-    first, second = sent([(0, 2, 1000), (1, 3, 1500)], net)
-    assert (first, second) == (TRANSFER, 2000 + TRANSFER)  # announced when the first has passed
-    # The answer to a message the other way waits behind the first one.
-    late = np.array([0.0, 0.0, 0.0, 100.0])
-    first, second = sent([(0, 2, 1000), (3, 1, 1500)], net, first_ns=late)
-    assert (first, second) == (TRANSFER, 2000 + TRANSFER)
 
 
 def tree(rng: np.random.Generator) -> Trunks:

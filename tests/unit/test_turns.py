@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import corpus
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from p3s.model.order.iterations import with_turns
 from p3s.signature.parse import Sequences, nodes_of
 from p3s.signature.part import join, part_of
-from p3s.signature.store import read_tables, signature_of, write_tables
 from p3s.signature.tables import PointTable, first_rows, node_of_row
 
 
@@ -94,15 +92,6 @@ def test_too_many_events_leave_no_sequences() -> None:
     assert join([whole]).sequences and not join([replace(whole, sequences={}), whole]).sequences
 
 
-def test_sequences_survive_the_signature_files(tmp_path: Path) -> None:
-    t = corpus.table(multipartition(), 9)
-    path = tmp_path / "np0009.json"
-    head = replace(signature_of(t), tables=write_tables(t, path))
-    again = read_tables(head, path).sequences
-    assert list(again) == list(t.sequences)
-    assert all(np.array_equal(again[r], t.sequences[r]) for r in again)
-
-
 def test_turn_where_size_or_root_depends_on_the_loop_index() -> None:
     tables = with_turns([corpus.table(multipartition(), n) for n in (4, 9, 16)])
     for t in tables:
@@ -134,33 +123,3 @@ def test_splitting_keeps_sums_and_sequences() -> None:
                 assert np.array_equal(x, y)
             seen = np.unique(b.sequences[rank], return_index=True)[1]
             assert np.array_equal(b.first[b.rank == rank], seen)
-
-
-def test_size_by_an_outer_index_and_partner_by_an_inner_one() -> None:
-    def program(rec: corpus.Recorder) -> None:
-        for _ in range(3):
-            for level in range(3):
-                for s in (1, 2, 3):
-                    rec("Send", peer=(rec.rank + s) % rec.n, nbytes=64 >> level)
-                rec("Barrier")
-
-    for t in with_turns([corpus.table(program, n) for n in (5, 7)]):
-        assert t.turn is not None
-        send = np.array([t.groups[g].op == "MPI_Send" for g in t.group])
-        assert np.array_equal(t.nbytes[send], 64 >> t.turn[send])
-
-
-def test_what_is_equal_in_all_turns_has_none() -> None:
-    tables = with_turns([corpus.table(corpus.jacobi2d(iters=4), n) for n in (4, 8)])
-    for t in tables:
-        assert t.turn is not None
-        assert not any(
-            t.turn[
-                np.array(
-                    [
-                        t.groups[g].op != "MPI_Isend" and t.groups[g].op != "MPI_Irecv"
-                        for g in t.group
-                    ]
-                )
-            ]
-        )

@@ -62,13 +62,6 @@ def test_more_requests_than_are_followed_go_on_at_the_same_rate() -> None:
     assert run(queue, tasks, 16).seconds == pytest.approx(whole, rel=0.02)
 
 
-def test_several_servers_have_their_own_workers() -> None:
-    tasks = np.full(400, 1e-3)
-    one = run(Queue(1e-3, 0.0), tasks, 40).seconds
-    four = run(Queue(1e-3, 0.0, servers=4), tasks, 40).seconds
-    assert four == pytest.approx(one / 4, rel=0.1)
-
-
 def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     """Traced at 4 workers, asked at 16 and 32: other draws of the same distribution."""
     inside = 0
@@ -82,10 +75,3 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
         inside += found.low <= truth <= found.high
         assert found.low <= found.seconds <= found.high
     assert inside >= 30  # 90 % of 40 are 36, by chance no less than 31 in 99 of 100 cases
-
-
-def test_tasks_that_are_the_same_in_every_run_are_taken_as_they_are() -> None:
-    tasks = np.sort(np.random.default_rng(5).lognormal(-7.0, 1.0, 300))  # the longest come last
-    queue = Queue(1e-6, 1e-6)
-    found = drawn(queue, [tasks, tasks], 300, 32, fixed=True)
-    assert found.seconds == pytest.approx(run(queue, tasks, 32).seconds)

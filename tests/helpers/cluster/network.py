@@ -35,7 +35,6 @@ PREFIX = "p3s"
 _OWNERS = Path("/run/p3s-test-clusters")
 _LETTERS = 6
 _TIMEOUT_S = 300.0
-_SWITCH = Path(__file__).with_name("switch.c")
 
 #: Runs a command on a node, word for word.
 _RUN = """#!/bin/sh
@@ -114,6 +113,22 @@ def _do(*words: str) -> None:
         raise RuntimeError(f"{' '.join(words)}: {_said(done)}")
 
 
+def _ip(space: str, text: str) -> None:
+    """Run ip in a namespace."""
+    _do("ip", "-n", space, *text.split())
+
+
+def _inside(space: str) -> tuple[str, ...]:
+    """Return what runs a command in a namespace."""
+    return "ip", "netns", "exec", space
+
+
+def _limit(space: str, device: str, rate: str, burst: str) -> None:
+    """Limit what a device sends."""
+    words = f"tc qdisc add dev {device} root tbf rate {rate} burst {burst} latency {LATENCY}"
+    _do(*_inside(space), *words.split())
+
+
 @dataclass(frozen=True)
 class Trunk:
     """Which nodes are on the first bridge, and what the link to the second one carries."""
@@ -128,8 +143,7 @@ class Cluster:
 
     ``hosts``: their names. ``run``: script that runs a command on a node word for word; ``agent``:
     script that an MPI launcher uses in place of ssh. Both lie in ``work``. ``rate`` None: links
-    are not limited. ``delay_us``: the bridge is replaced by a switch that holds every frame that
-    long (needs ``switch``, which compile_switch makes).
+    are not limited.
     """
 
     def __init__(
@@ -140,18 +154,15 @@ class Cluster:
         rate: str | None = RATE,
         burst: str = BURST,
         trunk: Trunk | None = None,
-        delay_us: int = 0,
-        switch: Path | None = None,
     ) -> None:
         self.work, self.nodes, self.rate, self.burst = Path(work), nodes, rate, burst
-        self.trunk, self.delay_us, self._switch = trunk, delay_us, switch
+        self.trunk = trunk
         self.name = PREFIX + "".join(
             secrets.choice(string.ascii_lowercase) for _ in range(_LETTERS)
         )
         self.hub = f"{self.name}hub"
         self.hosts = tuple(f"{self.name}{node}" for node in range(nodes))
         self.run, self.agent = self.work / "run", self.work / "agent"
-        self._switching: subprocess.Popen[bytes] | None = None
         self._made = False
 
     def address(self, node: int) -> str:
@@ -184,100 +195,34 @@ class Cluster:
             own.mkdir(parents=True)
             (own / "hosts").write_text("\n".join(["127.0.0.1 localhost", *names, ""]))
             _do("ip", "netns", "add", space)
-            _do("ip", "-n", space, "link", "set", "lo", "up")
+            _ip(space, "link set lo up")
             for name, value in TCP.items():
                 # Each namespace has its own; `ip netns exec` mounts /sys, not /proc, anew.
-                _do(
-                    "ip",
-                    "netns",
-                    "exec",
-                    space,
-                    "sh",
-                    "-c",
-                    f"echo {value} > /proc/sys/net/ipv4/{name}",
-                )
-        bridges = [] if self.delay_us else ["br0"] + (["br1"] if self.trunk else [])
-        for bridge in bridges:
-            _do("ip", "-n", self.hub, "link", "add", bridge, "type", "bridge")
-            _do("ip", "-n", self.hub, "link", "set", bridge, "up")
+                text = f"echo {value} > /proc/sys/net/ipv4/{name}"
+                _do(*_inside(space), "sh", "-c", text)
+        for bridge in ("br0", "br1") if self.trunk else ("br0",):
+            _ip(self.hub, f"link add {bridge} type bridge")
+            _ip(self.hub, f"link set {bridge} up")
         for node, host in enumerate(self.hosts):
             port = f"v{node}"
-            _do(
-                "ip",
-                "-n",
-                self.hub,
-                "link",
-                "add",
-                port,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                "eth0",
-                "netns",
-                host,
-            )
-            if bridges:
-                side = 1 if self.trunk and node not in self.trunk.first else 0
-                _do("ip", "-n", self.hub, "link", "set", port, "master", f"br{side}")
-            _do("ip", "-n", self.hub, "link", "set", port, "up")
-            _do("ip", "-n", host, "addr", "add", f"{self.address(node)}/24", "dev", "eth0")
-            _do("ip", "-n", host, "link", "set", "eth0", "up")
+            side = 1 if self.trunk and node not in self.trunk.first else 0
+            _ip(self.hub, f"link add {port} type veth peer name eth0 netns {host}")
+            _ip(self.hub, f"link set {port} master br{side}")
+            _ip(self.hub, f"link set {port} up")
+            _ip(host, f"addr add {self.address(node)}/24 dev eth0")
+            _ip(host, "link set eth0 up")
             if self.rate:
-                self._limit(host, "eth0", self.rate, self.burst)
-                self._limit(self.hub, port, self.rate, self.burst)
+                _limit(host, "eth0", self.rate, self.burst)
+                _limit(self.hub, port, self.rate, self.burst)
         if self.trunk:
-            _do("ip", "-n", self.hub, "link", "add", "t0", "type", "veth", "peer", "name", "t1")
+            _ip(self.hub, "link add t0 type veth peer name t1")
             for side in (0, 1):
-                _do("ip", "-n", self.hub, "link", "set", f"t{side}", "master", f"br{side}")
-                _do("ip", "-n", self.hub, "link", "set", f"t{side}", "up")
-                self._limit(self.hub, f"t{side}", self.trunk.rate, self.trunk.burst)
-        if self.delay_us:
-            self._delay()
-
-    @staticmethod
-    def _limit(space: str, device: str, rate: str, burst: str) -> None:
-        _do(
-            "ip",
-            "netns",
-            "exec",
-            space,
-            "tc",
-            "qdisc",
-            "add",
-            "dev",
-            device,
-            "root",
-            "tbf",
-            "rate",
-            rate,
-            "burst",
-            burst,
-            "latency",
-            LATENCY,
-        )
-
-    def _delay(self) -> None:
-        """Put a switch between the nodes that holds every frame for some time."""
-        if self._switch is None or self.trunk:
-            raise RuntimeError("a delay needs the compiled switch, and no trunk")
-        off = ("tx", "off", "tso", "off", "gso", "off", "gro", "off")
-        ports = [f"v{node}" for node in range(self.nodes)]
-        for space, device in [(host, "eth0") for host in self.hosts] + [
-            (self.hub, port) for port in ports
-        ]:
-            # Else frames larger than the interface's, without checksums, reach the switch.
-            _do("ip", "netns", "exec", space, "ethtool", "-K", device, *off)
-        self._switching = subprocess.Popen(
-            ["ip", "netns", "exec", self.hub, str(self._switch), str(self.delay_us), *ports],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+                _ip(self.hub, f"link set t{side} master br{side}")
+                _ip(self.hub, f"link set t{side} up")
+                _limit(self.hub, f"t{side}", self.trunk.rate, self.trunk.burst)
 
     def processes(self) -> list[int]:
-        """Return the ids of the processes on the nodes (not the switch)."""
+        """Return the ids of the processes on the nodes."""
         return [pid for host in self.hosts for pid in _pids(host)]
 
     def topology(self) -> str:
@@ -303,11 +248,6 @@ class Cluster:
         if not self._made:
             return
         self._made = False
-        if self._switching is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._switching.kill()
-            self._switching.wait()
-            self._switching = None
         _remove((*self.hosts, self.hub))
         (_OWNERS / self.name).unlink(missing_ok=True)
         atexit.unregister(self.stop)
@@ -318,13 +258,6 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def compile_switch(directory: Path) -> Path:
-    """Compile the switch that delays frames and return it."""
-    path = Path(directory) / "switch"
-    _do("cc", "-O2", "-o", str(path), str(_SWITCH))
-    return path
 
 
 def openmpi_words(cluster: Cluster) -> list[str]:

@@ -12,7 +12,7 @@ The true tree is in normal form, so that it can be seen in the events at all:
 - programs are written so that no loop begins with a call of its first turn only or ends with one
   of its last turn only (in the events these are code before and behind the loop), and that a
   loop begins with the call that it is entered with where all ranks agree on one;
-- the order of parts that no rank has both of is open (:func:`compare` ignores it);
+- the order of parts that no rank has both of is open (:func:`lines` ignores it);
 - ``turns`` follow the definition of the signature (entries, plus transitions that do not go
   forward in the tree and whose innermost common loop it is); ``stated`` are the turns that the
   program began. They differ only where a rank's last call of one turn comes before its first
@@ -289,19 +289,6 @@ def plain(tree: Tree, with_when: bool = True) -> Plain:
     return Plain(tree.turns, out)
 
 
-def plain_fold(loop: Any, nodes: Sequence[Node]) -> Plain:
-    """Return a fold's result (``children``: node numbers or loops; ``turns``) likewise."""
-    return Plain(
-        loop.turns,
-        [
-            (f"{nodes[c][1]} {nodes[c][0]}", nodes[c])
-            if isinstance(c, int)
-            else plain_fold(c, nodes)
-            for c in loop.children
-        ],
-    )
-
-
 def plain_json(loop: Mapping[str, Any]) -> Plain:
     """Return the tree of signature/phases.json likewise; turns are the fewest and the most."""
     turns = {
@@ -368,14 +355,3 @@ def turns_text(turns: Mapping[Any, int], counts: Sequence[int]) -> str:
             low, high = min(mine), max(mine)
             parts.append(f"{n}: {high}" if low == high else f"{n}: {low}..{high}")
     return ", ".join(parts)
-
-
-def compare(
-    program: Program, counts: Sequence[int], loop: Any, nodes: Sequence[Node]
-) -> tuple[list[str], list[str]]:
-    """Return (true lines, lines of a fold's result): equal where the fold is right."""
-    ranks = ranks_of(program, counts)
-    return (
-        lines(plain(truth(program, counts), with_when=False), counts, ranks),
-        lines(plain_fold(loop, nodes), counts, ranks),
-    )
