@@ -15,9 +15,9 @@ from p3s.base.text import quoted
 from p3s.costs.transfer import move
 from p3s.costs.types import COMPUTE, Moved, load, read
 from p3s.machine.machinefile import MACHINE, NAME, Machine
+from p3s.pipeline.prediction import predict
 from p3s.predict.estimated import FROM_REPLAY
 from p3s.predict.estimates import Estimation
-from p3s.predict.prediction import predict
 from p3s.predict.types import Prediction
 from p3s.signature.times import load_times
 
