@@ -108,7 +108,7 @@ def compose(study: Study, made: Study, counts: Sequence[int], how: Estimation) -
     """Put the prediction on the target together.
 
     The scaled traces of ``made`` are there at all counts; replays of ``study`` are copied, those
-    that are not its any more are removed. ``how``: as for p3s.predict.prediction.predict.
+    that are not its any more are removed. ``how``: as for p3s.pipeline.prediction.predict.
     ``files``: of the two machines, as they are to be measured again where that was disturbed.
     """
     for n in counts:

@@ -125,8 +125,18 @@ def surface_of(
 
 
 #: Values of a cell that are those of its prediction's row.
-_SHARED = ("n", "time_s", "low_s", "high_s", "time_from", "compute_s", "comm_s", "work_s")
-_SHARED += ("measured_s", "doubtful")
+_SHARED = (
+    "n",
+    "time_s",
+    "low_s",
+    "high_s",
+    "time_from",
+    "compute_s",
+    "comm_s",
+    "work_s",
+    "measured_s",
+    "doubtful",
+)
 
 
 def _cell(column: Column, row: Count) -> Cell:

@@ -168,8 +168,8 @@ def answer(
     time, saved = scale * other, scale * (one - other)
     speedup = base.time_s / time if time > 0 else 0.0
     both = _drawn(row, as_is, changed, changes)
-    before, after = (None, None) if both is None else scale * both
-    less = None if before is None else before - after
+    after = None if both is None else scale * both[1]
+    less = None if both is None else scale * both[0] - scale * both[1]
     time_ends, saved_ends = known_ends(after, time), known_ends(less, saved)
     over = known_ends(ratio(drawn(base), after) if time > 0 else None, speedup)
     return WhatIfAt(
