@@ -95,8 +95,8 @@ class Estimator:
     """What says how long communication takes (``--estimator``), on the costs of a machine file.
 
     ``summary``: what it is; ``reason``: why a prediction rests on it. ``communication``:
-    ``module:name`` of (study, n, machine, p3s.predict.estimators.Setting, say) ->
-    p3s.predict.estimated.Communication; ``why_not``: of (study, machine) -> "" or why it cannot be
+    ``module:name`` of (traces, n, machine, p3s.predict.estimators.Setting, say) ->
+    p3s.predict.estimated.Communication; ``why_not``: of (traces, machine) -> "" or why it cannot be
     used, none where it always can.
     """
 

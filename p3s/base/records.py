@@ -26,6 +26,7 @@ from p3s.base.errors import Damaged, P3SError
 from p3s.base.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, from_data
 from p3s.base.staging import discard, new_directory, put_in_place
 from p3s.base.tables import TableFacts
+from p3s.base.text import quoted
 
 RUN_SCHEMA, STUDY_SCHEMA, REPLAY_SCHEMA = "p3s.run", "p3s.study", "p3s.replay"
 #: Version 2: simulated from measured costs of messages; version 1 were sums over calls.
@@ -100,6 +101,16 @@ def times_path(root: Path, np: int) -> Path:
 def phases_path(root: Path) -> Path:
     """Return phases and loop nest over all counts: signature/phases.json."""
     return root / "signature" / "phases.json"
+
+
+def scaled_dir(root: Path, n: int) -> Path:
+    """Return the scaled trace at ``n`` processes: scaled/np000512/."""
+    return root / "scaled" / f"np{n:06d}"
+
+
+def replay_path(root: Path, n: int) -> Path:
+    """Return what was measured at ``n``: replay/np000512.json (table: .parquet beside it)."""
+    return root / "replay" / f"np{n:06d}.json"
 
 
 def characterized(root: Path) -> set[int]:
@@ -238,6 +249,22 @@ def is_old_replay(path: Path) -> bool:
         return isinstance(version, int) and version < REPLAY_VERSION
     except (OSError, ValueError, KeyError, TypeError):
         return False  # damaged: reading it says so
+
+
+def read_replay(root: Path, n: int) -> dict[str, Any]:
+    """Read the measured communication at ``n``; raises P3SError, also for an older version."""
+    path = replay_path(root, n)
+    again = f"p3s replay {quoted(root)} -n {n}"
+    if is_old_replay(path):
+        raise P3SError(f"{path}: made by an older P3S; make it again: {again}")
+    data = read_json(path, REPLAY_SCHEMA, REPLAY_VERSION)
+    try:
+        found = from_data(ReplayRead, data, more=True)
+        if found.n != n:
+            raise ShapeError(f"it is of n={found.n}")
+    except ShapeError as err:
+        raise Damaged(f"{path}: damaged ({err}); make it again: {again}") from err
+    return data
 
 
 def _checked(schema: str, kind: type[RunRead | StudyRead]) -> Callable[[Path], dict[str, Any]]:

@@ -23,19 +23,19 @@ from p3s.base.records import (
     SIGNATURE_VERSION,
     STOPPED,
     STUDY_SCHEMA,
-    ReplayRead,
     RunRecord,
     characterized,
     commands_of,
     ended_early,
-    is_old_replay,
     phases_path,
     read_manifest,
+    read_replay,
+    replay_path,
     runs_in,
+    scaled_dir,
     signature_path,
     times_path,
 )
-from p3s.base.serialise import ShapeError, from_data
 from p3s.base.staging import new_file
 from p3s.base.text import differing, quoted
 from p3s.base.version import __version__
@@ -121,7 +121,7 @@ class Study:
 
     def scaled_dir(self, n: int) -> Path:
         """Scaled trace at ``n`` processes: scaled/np000512/."""
-        return self.root / "scaled" / f"np{n:06d}"
+        return scaled_dir(self.root, n)
 
     def scaled_path(self, n: int) -> Path:
         """Head of the scaled trace: scaled/np000512/scaled.json (written last)."""
@@ -129,7 +129,7 @@ class Study:
 
     def replay_path(self, n: int) -> Path:
         """Measured communication at ``n``: replay/np000512.json (table: .parquet beside it)."""
-        return self.root / "replay" / f"np{n:06d}.json"
+        return replay_path(self.root, n)
 
     def replay_table(self, n: int) -> Path:
         """Communication time per rank and phase: replay/np000512.parquet."""
@@ -137,21 +137,7 @@ class Study:
 
     def replay(self, n: int) -> dict[str, Any]:
         """Read the measured communication at ``n``; raises P3SError, also for an older version."""
-        path = self.replay_path(n)
-        if is_old_replay(path):
-            raise P3SError(
-                f"{path}: made by an older P3S; make it again: "
-                f"p3s replay {quoted(self.root)} -n {n}"
-            )
-        data = read_json(path, REPLAY_SCHEMA, REPLAY_VERSION)
-        try:
-            found = from_data(ReplayRead, data, more=True)
-            if found.n != n:
-                raise ShapeError(f"it is of n={found.n}")
-        except ShapeError as err:
-            again = f"p3s replay {quoted(self.root)} -n {n}"
-            raise Damaged(f"{path}: damaged ({err}); make it again: {again}") from err
-        return data
+        return read_replay(self.root, n)
 
     def validate_path(self, n: int) -> Path:
         """Result of a comparison with a real run: validate/np000064.json."""

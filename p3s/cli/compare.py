@@ -21,7 +21,7 @@ def compare(
     Exit code 3 when one of them is not to be trusted.
     """
     from p3s.pipeline.records import command_of
-    from p3s.predict.saved import read_prediction
+    from p3s.pipeline.saved import read_prediction
     from p3s.report.compare import as_columns, as_json, as_text, page_of
     from p3s.report.compare import compare as compared
     from p3s.report.counts import columns_csv

@@ -10,8 +10,8 @@ from p3s.base.text import plural, processes
 from p3s.cli.common import emit_json, header, out, say, say_reasons
 from p3s.cli.progress import progress
 from p3s.model.stage import read
+from p3s.pipeline.commands import Commands, count_to_predict
 from p3s.pipeline.records import costs_of, model_record, opened
-from p3s.predict.commands import Commands, count_to_predict
 
 
 def instructions(root: Path, counts: Sequence[int], csv: bool) -> None:
@@ -80,8 +80,8 @@ def verdict(root: Path) -> int:
     """Say what comes next, and why a model is not to be trusted; return the exit code."""
     from p3s.base.serialise import to_data
     from p3s.model.order.kinds import Kinds
+    from p3s.pipeline.records import structure_of
     from p3s.predict.doubts import missed, of_calls, of_order
-    from p3s.predict.estimates import structure_of
 
     study = opened(root)
     fitted, commands = read(study.model_path), Commands(study)

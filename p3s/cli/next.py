@@ -9,7 +9,7 @@ from p3s.base.text import joined
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
 from p3s.cli.values import one_count
-from p3s.predict.commands import Commands, count_to_validate
+from p3s.pipeline.commands import Commands, count_to_validate
 
 
 def next_(study_dir: Path, target: str, json_: bool) -> int:
@@ -19,9 +19,9 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
     from p3s.costs.types import load as load_compute
     from p3s.costs.types import measured_range
     from p3s.model.stage import load
+    from p3s.pipeline import commands
     from p3s.pipeline.records import opened
     from p3s.pipeline.stages import ensure_model
-    from p3s.predict import commands
 
     wanted_n = one_count(target, "give one count, the largest to be predicted")
     study = opened(study_dir)

@@ -9,7 +9,7 @@ from p3s.base.errors import UsageError
 from p3s.cli.common import emit, out, quoted, say, say_reasons, write_out
 
 if TYPE_CHECKING:
-    from p3s.predict.saved import PredictionFile
+    from p3s.pipeline.saved import PredictionFile
 
 
 def report(
@@ -27,9 +27,9 @@ def report(
 
     Exit code 3 when the prediction is not to be trusted: the report says why.
     """
+    from p3s.pipeline.commands import Commands, count_to_validate
     from p3s.pipeline.records import opened
-    from p3s.predict.commands import Commands, count_to_validate
-    from p3s.predict.saved import PredictionFile, as_of_now
+    from p3s.pipeline.saved import PredictionFile, as_of_now
 
     drawn = pictures_of(picture, plot, size)
     study = opened(study_dir)

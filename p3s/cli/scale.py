@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
     from p3s.pipeline.basis import check_study
+    from p3s.pipeline.commands import Commands
     from p3s.pipeline.records import opened
     from p3s.pipeline.stages import (
         check_scaled_room,
@@ -25,7 +26,6 @@ def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
         ensure_model,
         write_scaled,
     )
-    from p3s.predict.commands import Commands
     from p3s.predict.doubts import of_structure
 
     wanted = parse_counts(counts)

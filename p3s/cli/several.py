@@ -53,7 +53,7 @@ def over_threads(
         study, found = surface_of(root, arguments, threads, params, node, bar)
     result = SURFACE.data(found) if json_ else render(found)
     advise = f"p3s advise {quoted(root)} --cores {max(cell.cores for cell in found.cells)}"
-    return _written(result, write(study, found), found.reasons, advise)
+    return _written(result, write(study.root, found), found.reasons, advise)
 
 
 def _written(

@@ -15,7 +15,7 @@ def view(study_dir: Path, serve: bool, port: int, no_source: bool) -> int:
     """
     from p3s.pipeline.content import content_of
     from p3s.pipeline.records import opened
-    from p3s.predict.saved import PredictionFile, as_of_now
+    from p3s.pipeline.saved import PredictionFile, as_of_now
     from p3s.report.html import as_bytes, render
     from p3s.report.sections import parts_of
 

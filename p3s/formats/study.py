@@ -107,7 +107,7 @@ def scaled_of(study: Study, n: int, options: Options, say: Say) -> Scaled:
     from p3s.program.scaled import read_order, read_scaled
 
     where = study.scaled_dir(n)
-    library = library_for(study, None, Setting(collectives=options.collectives))
+    library = library_for(traces_of(study), None, Setting(collectives=options.collectives))
     order = read_order(where) if (where / "order.json").exists() else None
 
     def network() -> tuple[Network, list[str]]:
@@ -137,7 +137,7 @@ def _network(usual: Path, named: Path | None) -> tuple[Network, list[str]]:
 
 def points_of(study: Study, done: Exported) -> Points:
     """Return all that was measured and predicted of a study; takes down what is missing."""
-    from p3s.predict.saved import read_prediction
+    from p3s.pipeline.saved import read_prediction
     from p3s.signature.phase_file import load as load_phases
 
     phases = load_phases(study.phases_path) if study.phases_path.exists() else None

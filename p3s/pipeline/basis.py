@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import read_json
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.settings import traces_of
 from p3s.base.text import quoted
+from p3s.pipeline.commands import Commands
 from p3s.pipeline.records import existing, named, opened
 from p3s.pipeline.stages import MIN_COUNTS, check_room, too_few
 from p3s.pipeline.tracing.counts import Asked
 from p3s.pipeline.tracing.study import check_counts
-from p3s.predict.commands import Commands
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
 from p3s.predict.estimators.settings import Setting
 from p3s.replay.settings import ReplaySettings
@@ -304,7 +305,7 @@ def check_request(
 def _check_machines(root: Path, machine: Path | None, base: Path | None) -> None:
     """Raise P3SError where a machine file that is named is not there, or that of the runs."""
     from p3s.machine.machinefile import Machine
-    from p3s.predict.other_machine import base_path
+    from p3s.pipeline.other_machine import base_path
 
     if machine is not None:
         Machine.load(machine)
@@ -320,7 +321,7 @@ def _check_estimator(
 
     name, study = request.estimator, named(root)
     if name != AUTO:
-        why = lacking(name, study, machine or study.root / NAME)
+        why = lacking(name, traces_of(study), machine or study.root / NAME)
         if why:
             raise P3SError(f"estimator {name}: {why}")
     replays = name in FROM_REPLAY or (

@@ -35,7 +35,7 @@ from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import ensure_model, ensure_signatures, machine_file
 from p3s.predict.surface import Surface
 from p3s.predict.types import Reason
-from p3s.predict.what_if.changes import MoreThreads, NotKnown
+from p3s.predict.what_if.changes import MoreThreads
 from p3s.signature_runner.recording import Recording
 
 
@@ -71,7 +71,7 @@ class OverThreads:
     request, progress, only=, allowed=).
     """
 
-    more: Callable[[Study, int, Progress], MoreThreads | NotKnown]
+    more: Callable[[Study, int, Progress], MoreThreads | str]
     at: Callable[[Study, Setting, Progress], Study]
     laws: Callable[[Study, Progress, bool], Laws]
     surface: Callable[..., Surface]

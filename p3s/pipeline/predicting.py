@@ -17,6 +17,7 @@ from p3s.base.settings import (
     setting_name,
     settings_in,
     threads_in,
+    traces_of,
     value_text,
 )
 from p3s.base.staging import alone
@@ -26,6 +27,7 @@ from p3s.machine.filesystem import NAME as FILES
 from p3s.machine.filesystem import FileSystem
 from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
+from p3s.pipeline.commands import Commands
 from p3s.pipeline.parameters import (
     Named,
     Wanted,
@@ -35,7 +37,8 @@ from p3s.pipeline.parameters import (
     over_threads,
     with_threads,
 )
-from p3s.pipeline.records import known
+from p3s.pipeline.prediction import Weak, predict
+from p3s.pipeline.records import known, structure_of
 from p3s.pipeline.stages import (
     check_scaled_room,
     check_times,
@@ -50,10 +53,7 @@ from p3s.pipeline.stages import (
     scaled_is_missing,
     stale_replays,
 )
-from p3s.predict.commands import Commands
 from p3s.predict.estimates import Estimation
-from p3s.predict.estimators import Setting
-from p3s.predict.prediction import Weak, predict
 from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.surface import Surface
 from p3s.predict.types import PREDICTION, WEAK, Prediction, WeakPrediction
@@ -136,7 +136,7 @@ def predicted(
     With another machine the study returned is the one of that machine. Errors: P3SError, in one
     line.
     """
-    from p3s.predict import other_machine
+    from p3s.pipeline import other_machine
 
     wanted, what_if = arguments.counts, arguments.what_if
     _keep_files(study, arguments.files)
@@ -166,8 +166,8 @@ def predicted(
             keep={},
         )
         if what_if.asked:
-            whose = costs_of(made or study, how.estimator, how.machine, how.setting or Setting())
-            check_answerable(study, what_if.asked, asked, whose)
+            whose = costs_of(traces_of(made or study), how.estimator, how.machine, how.setting)
+            check_answerable(traces_of(study), what_if.asked, asked, whose)
         progress.start("predicting")
         if made is None:
             result = predict(study, every, how)
@@ -240,15 +240,20 @@ def _with_answers(
     if usual is None and result.starts_only:
         usual = False
     if usual is None:
-        usual = cheap(study, [row.n for row in result.counts])
+        usual = cheap(study.root, [row.n for row in result.counts])
     if not (what_if.asked or usual):
         return result
     try:
-        costs = costs_of(study, result.estimator, how.machine, how.setting or Setting())
+        if why := structure_of(study).fixed:
+            if what_if.asked or what_if.table:
+                raise P3SError(f"{study.root}: {why}")
+            return result
+        traces = traces_of(study)
+        costs = costs_of(traces, result.estimator, how.machine, how.setting)
         costs = replace(costs, found=how.keep or {})
         each = costs.setting.ranks_per_node or costs.messages.cores
         return with_answers(
-            study,
+            traces,
             result,
             what_if.asked,
             costs,

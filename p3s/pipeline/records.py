@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from p3s.base.errors import P3SError
+from p3s.base.extensions import provided
 from p3s.base.records import work_of
 from p3s.base.settings import parameters, traces_of
 from p3s.base.study import Study
@@ -15,8 +16,9 @@ from p3s.capture.callpath import Where
 from p3s.capture.sites import resolve_sites
 from p3s.model.stage import load
 from p3s.model.types import Model
+from p3s.pipeline.commands import Commands
 from p3s.pipeline.tracing.counts import Known
-from p3s.predict.commands import Commands
+from p3s.predict.estimates import Structure
 
 if TYPE_CHECKING:
     from p3s.costs.types import ComputeModel
@@ -103,6 +105,12 @@ def model_record(study: Study, modules: Sequence[Path] = ()) -> ModelRecord:
     model = load(study.root)
     places, notes = resolve_sites(traces_of(study), model.sites, modules)
     return ModelRecord(model, places, notes, Commands(study).take_back(model.without))
+
+
+def structure_of(study: Study) -> Structure:
+    """Return what the first extension that recognises a study's program knows of it."""
+    ways: Iterator[Callable[[Study], Structure | None]] = provided("structures")
+    return next((it for way in ways if (it := way(study)) is not None), Structure())
 
 
 def costs_of(study: Study) -> ComputeModel | None:

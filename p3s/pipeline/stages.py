@@ -52,7 +52,7 @@ def ensure_phases(study: Study, bar: Progress) -> Phases:
     if study.signature_counts():
         load_phases(traces_of(study))
     elif not study.phases_path.exists():
-        from p3s.predict.commands import Commands, counts_to_add
+        from p3s.pipeline.commands import Commands, counts_to_add
 
         again = Commands(study).trace(study.complete_counts() or counts_to_add(study, 3))
         raise P3SError(f"{study.root}: no phases yet; to trace it, run {again}")
@@ -125,7 +125,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
 def check_times(study: Study) -> None:
     """Raise P3SError, before anything is replayed, where nothing says how long the work takes."""
     from p3s.model.stage import read
-    from p3s.predict.commands import Commands
+    from p3s.pipeline.commands import Commands
 
     model = read(study.model_path)
     if model.work_unit in ("cpu_ns", "wall_ns") or study.compute_path.exists():
@@ -220,7 +220,7 @@ def _rests_on(path: Path, counts: list[int]) -> list[int]:
 
 def too_few(study: Study, counts: Sequence[int]) -> str:
     """Return that a study has too few counts for a model, where the others are, and what to do."""
-    from p3s.predict.commands import Commands, counts_to_add
+    from p3s.pipeline.commands import Commands, counts_to_add
 
     commands, gone, without = Commands(study), study.gone_counts(), study.left_out()
     text = (
@@ -347,7 +347,7 @@ def ensure_replays(
 
 def machine_file(study: Study) -> Path | None:
     """Return the machine file that belongs to a study, None where there is none."""
-    from p3s.predict.other_machine import base_path
+    from p3s.pipeline.other_machine import base_path
 
     try:
         return base_path(study, None)
@@ -357,7 +357,7 @@ def machine_file(study: Study) -> Path | None:
 
 def earlier_counts(study: Study, bar: Progress) -> list[int]:
     """Return the counts beside the traced ones that the study's prediction has already."""
-    from p3s.predict.saved import read_prediction
+    from p3s.pipeline.saved import read_prediction
 
     if not study.prediction_path.exists():
         return []

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from p3s.laws.sums import PER_DOUBLING
-from p3s.predict.commands import Commands
+from p3s.predict.commands import Proposals
 from p3s.predict.distribution import draws, ends_of
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.types import Count
@@ -22,12 +22,12 @@ _LESS = 1.0
 _REPEATS = 3
 
 
-def again(counts: int | Sequence[int], commands: Commands) -> str:
+def again(counts: int | Sequence[int], commands: Proposals) -> str:
     """Return the command that traces counts again with repeats."""
     return commands.trace(counts, _REPEATS)
 
 
-def another(commands: Commands, traced: Sequence[int] = ()) -> str:
+def another(commands: Proposals, traced: Sequence[int] = ()) -> str:
     """Return which count to trace next; what else helps where none is known.
 
     ``traced``: the counts of which repeats would tell something, too.
@@ -43,7 +43,7 @@ def another(commands: Commands, traced: Sequence[int] = ()) -> str:
     return f"{none}; a larger input may allow more"
 
 
-def narrower_by(row: Count, traced: Sequence[int], commands: Commands) -> str:
+def narrower_by(row: Count, traced: Sequence[int], commands: Proposals) -> str:
     """Return how wide a row's interval would be with the next larger count traced; "" if no less.
 
     What comes from laws of work and of cost shrinks with the doublings from the largest count, as
@@ -70,7 +70,7 @@ def narrower_by(row: Count, traced: Sequence[int], commands: Commands) -> str:
     return f"tracing {more} too would narrow it from {old:.0f} % to about {new:.0f} % at {row.n}"
 
 
-def measure(counts: Sequence[int], commands: Commands, typical: bool = False) -> str:
+def measure(counts: Sequence[int], commands: Proposals, typical: bool = False) -> str:
     """Return what gives costs of messages that tell how fast a run is.
 
     ``typical``: those of a typical cluster are taken already.
@@ -82,7 +82,7 @@ def measure(counts: Sequence[int], commands: Commands, typical: bool = False) ->
     return f"{here}, or predict for a typical cluster ({command})"
 
 
-def smaller(n: int, commands: Commands) -> str:
+def smaller(n: int, commands: Proposals) -> str:
     """Return how to show what a process computes at ``n``: with a smaller workload, if at all."""
     if named := smaller_named(n, commands):
         return named
@@ -93,7 +93,7 @@ def smaller(n: int, commands: Commands) -> str:
     return another(commands)
 
 
-def smaller_named(n: int, commands: Commands) -> str:
+def smaller_named(n: int, commands: Proposals) -> str:
     """Return that a smaller workload helps, where ``p3s next`` says which; else ""."""
     found = commands.smaller_input(n)
     if found is not None and (not found["phases"] or found["unmatched"]):
@@ -107,7 +107,7 @@ def smaller_named(n: int, commands: Commands) -> str:
 
 
 def narrower(
-    part: str, row: Count, traced: Sequence[int], commands: Commands, odd: Collection[int] = ()
+    part: str, row: Count, traced: Sequence[int], commands: Proposals, odd: Collection[int] = ()
 ) -> str:
     """Return what would make a part of a row's interval narrower.
 

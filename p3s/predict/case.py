@@ -9,7 +9,7 @@ from p3s.capture.other_calls import OtherCall
 from p3s.model.comparison import Comparison, HoldOut
 from p3s.model.law_types import Order
 from p3s.model.order.kinds import Kinds
-from p3s.predict.commands import NO_STUDY, Commands
+from p3s.predict.commands import NO_STUDY, Proposals
 from p3s.predict.distribution import Rival
 from p3s.predict.estimates import Estimates
 from p3s.predict.residual import Measured
@@ -44,7 +44,7 @@ class Facts:
     settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     validations: Sequence[Comparison] = ()
     network: Network | None = None
-    commands: Commands = NO_STUDY
+    commands: Proposals = NO_STUDY
     totals: Mapping[int, float] = field(default_factory=dict)
     other: Sequence[OtherCall] = ()
     calls: Collection[str] = ()
@@ -108,19 +108,19 @@ class Case:
         return min((part_s(row, part) or 0.0) / row.model_s, 1.0)
 
     @property
-    def commands(self) -> Commands:
+    def commands(self) -> Proposals:
         """The commands that are proposed."""
         return self.facts.commands
 
     @property
     def why_not(self) -> dict[int, str]:
         """Why communication does not tell how fast the program is, "" if it does, by count."""
-        return {n: made.why_not for n, made in self.times.items() if n > 1}
+        return {n: made.mpi.why_not for n, made in self.times.items() if n > 1}
 
     @property
     def followed(self) -> dict[int, Followed]:
         """How far a simulation got with the messages of each count."""
-        return {n: made.followed for n, made in sorted(self.times.items())}
+        return {n: made.mpi.followed for n, made in sorted(self.times.items())}
 
     @property
     def last(self) -> Count:

@@ -22,10 +22,13 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.laws.statistics import LOW_MEDIAN_HIGH
-from p3s.predict.times import PhaseTimes
+from p3s.predict.estimated import COMM, HIGH, LOW
+from p3s.predict.times import PhaseTimes, total
 
 #: Low and high end as multiples of the value: low <= 1 <= high.
 Factors = tuple[float, float]
+#: The same of a value; None: not known.
+Ends = Factors | tuple[None, None]
 #: Parts that are known of one estimate alone, and all of them.
 OWN = ("work", "cost", "replay", "files")
 RESIDUAL = "residual"
@@ -78,6 +81,18 @@ def ends_of(found: Floats, value: float = 1.0) -> Factors:
     return min(float(low), value), max(float(high), value)
 
 
+def known_ends(found: Floats | None, value: float = 1.0) -> Ends:
+    """Return the interval of draws as :func:`ends_of`; None: they are not known."""
+    return (None, None) if found is None else ends_of(found, value)
+
+
+def ratio(one: Floats | None, other: Floats | None, factor: float = 1.0) -> Floats | None:
+    """Return draws of a factor times one time over another; None: either is not known."""
+    if one is None or other is None:
+        return None
+    return np.asarray(factor * one / np.maximum(other, 1e-300))
+
+
 def evenly(low: float, high: float) -> Floats:
     """Return draws that lie evenly between two times, (NUMBER,)."""
     return np.asarray(low + (high - low) * (_order("repeats") + 0.5) / NUMBER)
@@ -111,20 +126,6 @@ def _order(name: str) -> np.ndarray:
 
 
 # ---- parts of an estimate ------------------------------------------------------------------
-def total(seconds: Floats, estimator: str) -> float:
-    """Return the run time from seconds per rank and phase, shape (ranks, phases).
-
-    Where waiting is simulated, every delay is in the time of those that wait for it, so the run
-    takes as long as the rank that needs longest. The thesis's sum knows no waiting: there every
-    phase takes as long as the slowest rank in it (Eq. 8.1).
-    """
-    if not seconds.size:
-        return 0.0
-    if estimator == "thesis":
-        return float(seconds.max(axis=0).sum())
-    return float(seconds.sum(axis=1).max())
-
-
 def own_parts(
     times: PhaseTimes, rank: int | None = None, slot: int | None = None
 ) -> dict[str, Factors | None] | None:
@@ -136,19 +137,17 @@ def own_parts(
     ranks = slice(None) if rank is None else slice(rank, rank + 1)
     slots = list(range(len(times.phases))) if slot is None else [slot]
     io = np.zeros_like(times.compute) if times.io is None else times.io
-    compute, comm, comm_low, comm_high, io = (
-        part[ranks][:, slots]
-        for part in (times.compute, times.comm, times.comm_low, times.comm_high, io)
-    )
-    comm, comm_low, comm_high = comm + io, comm_low + io, comm_high + io
+    compute, io = (part[ranks][:, slots] for part in (times.compute, io))
+    mpi = times.mpi.seconds[:, ranks][:, :, slots] + io
+    comm = mpi[COMM]
     parts = [times.parts_of(number) for number in slots]
     busy = np.asarray((compute > 0.0).any(axis=0))
     if any(there and part == (None, None) for there, part in zip(busy, parts, strict=True)):
         return None
 
     def moved(*ends: Floats) -> Factors:
-        low, high = (total(each, times.estimator) for each in ends)
-        return factors(total(compute + comm, times.estimator), low, high)
+        low, high = (total(each, times.mpi.estimator) for each in ends)
+        return factors(total(compute + comm, times.mpi.estimator), low, high)
 
     found: dict[str, Factors | None] = dict.fromkeys(OWN)
     for k, name in enumerate(("work", "cost")):
@@ -156,7 +155,7 @@ def own_parts(
             low, high = np.array([part[k] or (1.0, 1.0) for part in parts]).T
             found[name] = moved(compute * low + comm, compute * high + comm)
     if times.n > 1:
-        found["replay"] = moved(compute + comm_low, compute + comm_high)
+        found["replay"] = moved(compute + mpi[LOW], compute + mpi[HIGH])
     if io.any():
         low, high = times.io_ends()
         found["files"] = moved(

@@ -12,7 +12,7 @@ from p3s.model.comparison import Comparison, HoldOut, Moved
 from p3s.model.law_types import Order
 from p3s.model.order.kinds import Kinds
 from p3s.predict.advice import again, another
-from p3s.predict.commands import NO_STUDY, Commands
+from p3s.predict.commands import NO_STUDY, Proposals
 from p3s.predict.types import CHANCE_LIMIT, Reason, few
 
 #: Share of the program without a rule, or left out, above which a prediction is not trusted.
@@ -86,7 +86,7 @@ def of_calls(head: Mapping[str, Any]) -> list[Reason]:
     ]
 
 
-def of_rules(head: Mapping[str, Any], commands: Commands = NO_STUDY) -> list[tuple[Reason, float]]:
+def of_rules(head: Mapping[str, Any], commands: Proposals = NO_STUDY) -> list[tuple[Reason, float]]:
     """Say when too much is left out, or has no rule, and the share of the run time of that.
 
     ``head``: scaled.json of a count. What has no rule is not in its times: its share is that of the
@@ -105,7 +105,7 @@ def of_rules(head: Mapping[str, Any], commands: Commands = NO_STUDY) -> list[tup
     return found
 
 
-def of_structure(head: Mapping[str, Any], commands: Commands = NO_STUDY) -> list[Reason]:
+def of_structure(head: Mapping[str, Any], commands: Proposals = NO_STUDY) -> list[Reason]:
     """Say where process grids or partners that explain all traces differ at the count of a head."""
     if open_share(head) <= UNKNOWN_LIMIT:
         return []
@@ -138,7 +138,7 @@ def _extents(dims: Iterable[int]) -> str:
 
 
 def missed(
-    holdout: HoldOut | None, limit: float = HOLDOUT_LIMIT, commands: Commands = NO_STUDY
+    holdout: HoldOut | None, limit: float = HOLDOUT_LIMIT, commands: Proposals = NO_STUDY
 ) -> list[Reason]:
     """Say when the model, fitted without the largest traced count, missed that count.
 
@@ -182,7 +182,7 @@ def agreed(there: Comparison) -> list[tuple[str, float]]:
 
 
 def work_missed(
-    holdout: HoldOut, off: float, commands: Commands = NO_STUDY, advice: str = ""
+    holdout: HoldOut, off: float, commands: Proposals = NO_STUDY, advice: str = ""
 ) -> list[Reason]:
     """Say when the work was off where a model was checked that was fitted without that count.
 
@@ -201,7 +201,7 @@ def work_missed(
     ]
 
 
-def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Reason]:
+def of_validation(result: Comparison, commands: Proposals = NO_STUDY) -> list[Reason]:
     """Say what a comparison with a run at a count that was not modelled speaks against."""
     run, this_count = f"in the run at {processes(result.n)}", again(result.n, commands)
     off, share = result.work.off, result.unmodelled.share_of_time
@@ -227,7 +227,7 @@ def of_order(
     order: Order | None,
     holdout: HoldOut | None,
     limit: float = HOLDOUT_LIMIT,
-    commands: Commands = NO_STUDY,
+    commands: Proposals = NO_STUDY,
     kinds: Kinds | None = None,
     counts: Sequence[int] = (),
 ) -> list[Reason]:
@@ -253,7 +253,7 @@ def of_order(
 
 
 def _of_hold_out(
-    holdout: HoldOut | None, limit: float, commands: Commands, kinds: Kinds | None
+    holdout: HoldOut | None, limit: float, commands: Proposals, kinds: Kinds | None
 ) -> list[Reason]:
     there = holdout.comparison if holdout else None
     if holdout is None or there is None or there.order is None:
@@ -280,7 +280,7 @@ def _of_known_kinds(held: Moved, kinds: Kinds) -> Moved:
 
 
 def _of_new_kinds(
-    limit: float, commands: Commands, kinds: Kinds, counts: Sequence[int]
+    limit: float, commands: Proposals, kinds: Kinds, counts: Sequence[int]
 ) -> list[Reason]:
     for n in sorted(counts, reverse=True):
         try:

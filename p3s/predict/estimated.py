@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.extensions import Estimator, extensions
 from p3s.simulate.totals import Followed, StandIns
 
+#: Of Communication.seconds: the time in calls, its parts, the ends of its interval.
+COMM, WAITING, TRANSFER, SOFTWARE, LOW, HIGH = range(6)
 #: The one whose times are of another network than that of the runs.
 TYPICAL = "typical"
 #: Those that only read what a replay left.
 FROM_REPLAY = ("simulation", "thesis")
+#: Told of every step.
+Say = Callable[[str], None]
 #: Estimators by name, as they are preferred.
 ESTIMATORS = {
     each.name: each
@@ -46,6 +53,10 @@ ESTIMATORS = {
 }
 
 
+def silent(_: object) -> None:
+    """Say nothing: what estimators get where nobody listens."""
+
+
 @dataclass
 class Draws:
     """How often computation is drawn, by loop.
@@ -70,11 +81,11 @@ class Draws:
 
 @dataclass(frozen=True)
 class Communication:
-    """Communication per rank and phase; arrays (ranks, phases) in seconds, of the whole run.
+    """Communication per rank and phase, of the whole run.
 
-    ``comm``: all time in MPI calls, waiting included; ``low`` and ``high``: the ends of its
-    interval from the costs of messages; ``waiting``, ``transfer``, ``software``: its parts, NaN
-    where an estimator does not tell them apart. ``phases``: numbers of the phases, as the columns.
+    ``seconds``: (6, ranks, phases): all time in MPI calls, waiting included; its waiting, transfer
+    and software, NaN where an estimator does not tell them apart; the low and the high end of its
+    interval from the costs of messages. ``phases``: numbers of the phases, as the columns.
     ``why_not``: why the times do not tell how fast the program is, "" if they do.
     ``notes``: what was approximated, ``left_out``: what is in no number, a line each.
     ``followed``: how far a simulation got with it.
@@ -86,12 +97,7 @@ class Communication:
     estimator: str
     n: int
     phases: tuple[int, ...]
-    comm: Floats
-    low: Floats
-    high: Floats
-    waiting: Floats
-    transfer: Floats
-    software: Floats
+    seconds: Floats
     why_not: str = ""
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -99,3 +105,34 @@ class Communication:
     beside: Floats | None = None
     stand_ins: StandIns | None = None
     draws: Draws | None = None
+
+    @classmethod
+    def of_sum(cls, estimator: str, n: int, phases: tuple[int, ...], comm: Floats) -> Communication:
+        """Return a sum of calls, (ranks, phases): with no interval, and of unknown parts."""
+        unknown = np.full_like(comm, np.nan)
+        return cls(estimator, n, phases, np.stack([comm, *(unknown,) * 3, comm, comm]))
+
+    @classmethod
+    def none(cls, estimator: str, n: int, phases: tuple[int, ...], ranks: int) -> Communication:
+        """Return no communication."""
+        return cls(estimator, n, phases, np.zeros((6, ranks, len(phases))))
+
+    @property
+    def comm(self) -> Floats:
+        """All time in calls."""
+        return np.asarray(self.seconds[COMM])
+
+    @property
+    def waiting(self) -> Floats:
+        """Waiting for other ranks."""
+        return np.asarray(self.seconds[WAITING])
+
+    @property
+    def low(self) -> Floats:
+        """The low end of the time in calls."""
+        return np.asarray(self.seconds[LOW])
+
+    @property
+    def high(self) -> Floats:
+        """The high end of the time in calls."""
+        return np.asarray(self.seconds[HIGH])

@@ -14,17 +14,18 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.study import Study
 from p3s.base.text import joined, processes
-from p3s.predict.commands import Commands
+from p3s.predict.commands import Proposals
+from p3s.predict.distribution import ratio
 from p3s.predict.rows import drawn
-from p3s.predict.saved import PredictionFile
-from p3s.predict.types import CHANCE_LIMIT, PREDICTION, Count, Prediction, Recommended, untrusted
+from p3s.predict.types import CHANCE_LIMIT, Count, Prediction, Recommended, untrusted
 
 #: A longer condition is a mistake.
 MAX_LENGTH = 500
@@ -121,6 +122,24 @@ class Condition:
     def needs_base(self) -> bool:
         """Whether it names a value of another prediction."""
         return self.left.base or self.right.base
+
+
+class Saved(Protocol):
+    """A prediction and its file, None where it is in none."""
+
+    @property
+    def content(self) -> Prediction: ...
+
+    @property
+    def source(self) -> Path | None: ...
+
+
+@dataclass(frozen=True)
+class _Unsaved:
+    """A prediction that is in no file."""
+
+    content: Prediction
+    source: None = None
 
 
 @dataclass(frozen=True)
@@ -222,9 +241,7 @@ def _first(text: str) -> str:
     return repr(text.split()[0]) if text else "the end"
 
 
-def check(
-    condition: Condition, prediction: PredictionFile, base: PredictionFile | None = None
-) -> Finding:
+def check(condition: Condition, prediction: Saved, base: Saved | None = None) -> Finding:
     """Return whether a condition is true of a prediction, and of ``base`` where it names that.
 
     Raises UsageError for a count or a base that is not there, P3SError for a value that is null.
@@ -254,7 +271,7 @@ def _shown(side: Side) -> str:
     return f"{'base.' if side.base else ''}{side.name}{'.' if side.end else ''}{side.end}{at}"
 
 
-def _value(condition: Condition, side: Side, prediction: PredictionFile | None) -> Value:
+def _value(condition: Condition, side: Side, prediction: Saved | None) -> Value:
     if not side.name:
         return Value(side.factor, side.factor, side.factor, True, side.kind)
     if prediction is None:
@@ -297,25 +314,24 @@ def _draws(side: Side, row: Count, content: Prediction) -> Floats | None:
         return None
     if side.name in ("time", "cost"):
         return mine if side.name == "time" else mine * row.n / 3600.0
-    if base is None or row is content.base:
+    if row is content.base:
         return None
     share = content.baseline_n / row.n if side.name == "efficiency" else 1.0
     work = row.speedup * row.time_s / content.base.time_s  # more of it in weak scaling
-    return np.asarray(share * work * base / np.maximum(mine, 1e-300))
+    return ratio(base, mine, share * work)
 
 
-def _row(condition: Condition, side: Side, prediction: PredictionFile) -> Count:
-    counts = prediction.counts
-    if isinstance(side.at, str):
-        return prediction.content.at(counts[0] if side.at == "smallest" else counts[-1])
-    if side.at not in counts:
-        where = prediction.source or "the prediction"
-        commands = Commands(Study(prediction.source.parent) if prediction.source else None)
+def _row(condition: Condition, side: Side, prediction: Saved) -> Count:
+    rows = {row.n: row for row in prediction.content.counts}
+    at = {"smallest": min(rows), "largest": max(rows)}.get(str(side.at), side.at)
+    if at not in rows:
+        commands = Proposals(str(prediction.source.parent) if prediction.source else "")
         raise UsageError(
-            f"{condition.text!r}: {where} does not have {processes(side.at)}, but "
-            f"{joined(counts)}; predict it first: {commands.predict(side.at)}"
+            f"{condition.text!r}: {prediction.source or 'the prediction'} does not have "
+            f"{processes(int(at))}, but {joined(rows)}; predict it first: "
+            f"{commands.predict(int(at))}"
         )
-    return prediction.content.at(side.at)
+    return rows[int(at)]
 
 
 def _scaled(value: Value, factor: float) -> Value:
@@ -360,7 +376,7 @@ def answered(text: str, found: Prediction, n: int) -> Answer:
     """
     smaller = [row.n for row in found.counts if row.n < n and row.n in found.traced_counts]
     demand = demanded(text, n, max(smaller, default=found.baseline_n))
-    chance = check(demand, PredictionFile(PREDICTION.data(found))).chance
+    chance = check(demand, _Unsaved(found)).chance
     chance = None if untrusted(found.reasons) else chance
     if chance is None or CHANCE_LIMIT < chance < 1.0 - CHANCE_LIMIT:
         return Answer(text, n, "cannot tell", chance)

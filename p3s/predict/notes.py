@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import median_high
 
 from p3s.base.errors import P3SError
-from p3s.base.study import RunRecord, Study
+from p3s.base.records import RunRecord, Traces
 from p3s.base.text import interval, mixed_clocks, processes, seconds
 from p3s.predict.reach import NOTED, outside, ratios
 from p3s.predict.residual import times_of
@@ -53,7 +53,7 @@ def not_modelled(times: PhaseTimes, calls: Collection[str] = ()) -> list[str]:
         found.append(f"calls whose rule is not known: {few(names)}")
     found += unmodelled.sentences(head.get("not_modelled"))
     found += [said for op, said in _UNKNOWN_OF.items() if op in calls]
-    found += times.left_out
+    found += times.mpi.left_out
     return list(dict.fromkeys(found))
 
 
@@ -61,7 +61,7 @@ def _approximated(times: Mapping[int, PhaseTimes]) -> list[str]:
     """Return what the chosen estimator left out or guessed, with the counts, each line once."""
     found: dict[str, list[int]] = {}
     for n, made in sorted(times.items()):
-        for line in made.approximated:
+        for line in made.mpi.notes:
             found.setdefault(line, []).append(n)
     whole = [n for n in sorted(times) if n > 1]
     return [
@@ -117,12 +117,12 @@ def _far(rows: Sequence[Count], ratio: float) -> list[str]:
 _CLOCK_S = 1e-6
 
 
-def start_and_end(studies: Mapping[int, Study]) -> tuple[StartAndEnd, ...]:
-    """Return what start and end took at counts, in s, of their studies; empty: none was timed."""
+def start_and_end(traces: Mapping[int, Traces]) -> tuple[StartAndEnd, ...]:
+    """Return what start and end took at counts, in s, of their runs; empty: none was timed."""
     return tuple(
         StartAndEnd(n, median_high(found), min(found), max(found))
-        for n in sorted(studies)
-        if (found := _measured(studies[n].runs(n)))
+        for n in sorted(traces)
+        if (found := _measured(traces[n].complete(n)))
     )
 
 
@@ -131,7 +131,7 @@ def _measured(records: Sequence[RunRecord]) -> list[float]:
     found = []
     for record in records:
         wall = record.info.get("wall_s")
-        if record.status == "complete" and isinstance(wall, int | float):
+        if isinstance(wall, int | float):
             with contextlib.suppress(P3SError):  # p3s check tells what cannot be read
                 found.append(float(wall) - times_of(record.path).wall_s)
     return [value for value in found if value > _CLOCK_S]

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy
 import numpy as np
 
 from p3s.base.artefacts import LastRead, files_in
 from p3s.base.ops import INIT_OPS
-from p3s.base.study import RunRecord, Study
+from p3s.base.records import RunRecord, Traces
 from p3s.capture import RunTrace, read_run
 from p3s.predict.types import Compared, Count, Residual
 from p3s.signature.clock import TIMES, Load, blocks_of
@@ -73,15 +72,13 @@ class RunTimes:
     emulated: bool = False
 
 
-def measured(study: Study, np: int) -> Measured | None:
+def measured(traces: Traces, np: int) -> Measured | None:
     """Return what the complete runs at ``np`` took; None when there is none that tells.
 
     Beside runs in an emulator, which have no times, it is what native runs of the count took.
     """
-    records = [run for run in study.timed_runs(np) if run.status == "complete"] or [
-        run for run in study.runs(np) if run.status == "complete"
-    ]
-    return measured_in(records, np)
+    native = [run for run in traces.timed if run.np == np and run.status == "complete"]
+    return measured_in(native or traces.complete(np), np)
 
 
 def measured_in(records: Sequence[RunRecord], np: int) -> Measured | None:
@@ -114,7 +111,7 @@ def run_times(run: RunTrace) -> RunTimes:
     that begins when MPI_Init returns. Work in instructions is no time: it is NaN then.
     """
     timed = run.work_unit in TIMES
-    late = numpy.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
+    late = np.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
     wall_ns = work_ns = total_ns = lost_ns = 0
     for rank in run.ranks:
         if not len(rank.start_ns):
@@ -137,12 +134,8 @@ def run_times(run: RunTrace) -> RunTimes:
     )
 
 
-def _read_times(run: Path) -> RunTimes:
-    return run_times(read_run(run))
-
-
 #: A prediction asks for the whole runs, and for their launches.
-_last_times = LastRead(_read_times, files=1024, mark=files_in)
+_last_times = LastRead(lambda run: run_times(read_run(run)), files=1024, mark=files_in)
 
 
 #: By what factor a traced count may take longer, or less long, than the model says.

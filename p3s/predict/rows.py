@@ -13,14 +13,17 @@ from p3s.base.arrays import Floats
 from p3s.predict.distribution import (
     OWN,
     RESIDUAL,
+    Ends,
     Factors,
     Rival,
     draws,
     ends_of,
     evenly,
+    known_ends,
     own_parts,
+    ratio,
 )
-from p3s.predict.estimated import ESTIMATORS
+from p3s.predict.estimated import ESTIMATORS, SOFTWARE
 from p3s.predict.estimates import Estimate as Told
 from p3s.predict.residual import Measured
 from p3s.predict.times import PhaseTimes
@@ -28,8 +31,7 @@ from p3s.predict.types import Count, Estimate, IntervalParts, PhaseAt, part_s
 
 #: Parts of the communication that not every estimator tells apart.
 COMM_PARTS = ("waiting", "transfer", "software")
-_SUMMED = ("compute", "io", "comm", *COMM_PARTS)
-_NOTHING: dict[str, None] = dict.fromkeys(f"{part}_s" for part in _SUMMED)
+_SUMMED = ("time", "compute", "io", "comm", *COMM_PARTS)
 _SECONDS_PER_HOUR = 3600.0
 #: Ranks whose times differ by less than this share need equally long, and about as long.
 _SAME, _ABOUT_SAME = 1e-3, 0.05
@@ -42,30 +44,26 @@ def row_of(times: PhaseTimes, run: Measured | None, others: Mapping[str, Told]) 
     what every estimator says, or why it says nothing. The time is what was measured where that
     tells how fast the program is.
     """
-    phases = phases_of(times)
+    phases, own = phases_of(times), own_parts(times)
     comm_low, comm_high = comm_ends(times)
-    model_s = sum(phase.time_s for phase in phases)
-    own = own_parts(times)
-    low, high = _scaled(model_s, own)
+    seconds = _seconds(phases, own)
+    made = {**others, times.mpi.estimator: times}
     row = Count(
         n=times.n,
-        time_s=model_s,
-        low_s=low,
-        high_s=high,
+        **seconds,
         time_from="model",
-        model_s=model_s,
-        model_low_s=low,
-        model_high_s=high,
-        **_sums(phases),
+        model_s=seconds["time_s"],
+        model_low_s=seconds["low_s"],
+        model_high_s=seconds["high_s"],
         work_s=float(times.compute.sum(axis=1).max()) if times.compute.size else 0.0,
         measured=run is not None,
         measured_s=run.wall_s if run is not None else None,
         measured_work_s=run.work_s if run is not None and math.isfinite(run.work_s) else None,
-        representative=not times.why_not if run is None else run.representative,
-        model_representative=not times.why_not,
+        representative=not times.mpi.why_not if run is None else run.representative,
+        model_representative=not times.mpi.why_not,
         contradicts=run is not None and run.contradicts,
-        estimator=times.estimator,
-        estimators=_estimators(times, others),
+        estimator=times.mpi.estimator,
+        estimators={name: _estimate(made.get(name, "was not asked for")) for name in ESTIMATORS},
         phases=phases,
         interval_parts=IntervalParts(**(own or dict.fromkeys(OWN)), residual=None),
         cost_core_h=0.0,
@@ -73,7 +71,7 @@ def row_of(times: PhaseTimes, run: Measured | None, others: Mapping[str, Told]) 
         speedup_low=None,
         speedup_high=None,
         efficiency=0.0,
-        stand_ins=times.stand_ins,
+        stand_ins=times.mpi.stand_ins,
         comm_low_s=comm_low,
         comm_high_s=comm_high,
     )
@@ -82,6 +80,29 @@ def row_of(times: PhaseTimes, run: Measured | None, others: Mapping[str, Told]) 
     return replace(
         row, time_s=run.wall_s, low_s=run.wall_s, high_s=run.wall_max_s, time_from="measured"
     )
+
+
+def _seconds(phases: Sequence[PhaseAt], own: Mapping[str, Factors | None] | None) -> dict[str, Any]:
+    """Return the run time, its parts and the ends of its interval by parts of that.
+
+    A part is None where a phase does not know it, the ends are where these parts are not known.
+    """
+    sums: dict[str, float | None] = {}
+    for part in _SUMMED:
+        values = [part_s(phase, part) for phase in phases]
+        known = [value for value in values if value is not None]
+        sums[f"{part}_s"] = float(sum(known)) if len(known) == len(values) else None
+    sums["low_s"], sums["high_s"] = _scaled(sums["time_s"] or 0.0, own)
+    return sums
+
+
+def _estimate(made: Told) -> Estimate:
+    """Return what an estimator says of the run time, or why it says nothing."""
+    if isinstance(made, str):
+        nothing = dict.fromkeys([*(f"{part}_s" for part in _SUMMED), "low_s", "high_s"])
+        return Estimate(**nothing, why_not=made, notes=())
+    seconds = _seconds(phases_of(made), own_parts(made))
+    return Estimate(**seconds, why_not=made.mpi.why_not, notes=made.mpi.notes)
 
 
 def baseline(rows: Sequence[Count]) -> Count:
@@ -113,14 +134,10 @@ def with_interval(
     return replace(row, low_s=low, high_s=high) if row.time_from == "model" else row
 
 
-def _scaled(
-    seconds: float, parts: Mapping[str, Factors | None] | None
-) -> tuple[float, float] | tuple[None, None]:
+def _scaled(seconds: float, parts: Mapping[str, Factors | None] | None) -> Ends:
     """Return the ends of a time by its parts, None where they are not known."""
-    if parts is None:
-        return None, None
-    low, high = ends_of(draws(parts))
-    return seconds * low, seconds * high
+    low, high = known_ends(None if parts is None else draws(parts))
+    return (None, None) if low is None or high is None else (seconds * low, seconds * high)
 
 
 def drawn(row: Count) -> Floats | None:
@@ -143,10 +160,7 @@ def related(row: Count, base: Count, work: float = 1.0) -> Count:
     speedups are those of the work.
     """
     speedup = work * base.time_s / row.time_s if row.time_s > 0 else 0.0
-    mine, its = drawn(row), drawn(base)
-    ends: tuple[float | None, float | None] = None, None
-    if mine is not None and its is not None:
-        ends = ends_of(work * its / np.maximum(mine, 1e-300), speedup)
+    ends = known_ends(ratio(drawn(base), drawn(row), work), speedup)
     return replace(
         row,
         cost_core_h=row.n * row.time_s / _SECONDS_PER_HOUR,
@@ -159,7 +173,7 @@ def related(row: Count, base: Count, work: float = 1.0) -> Count:
 
 def slowest_rank(times: PhaseTimes) -> int:
     """Return the rank that needs longest in all; of those within 0.1 % of it, the busiest."""
-    whole = (times.own + times.comm).sum(axis=1)
+    whole = times.whole.sum(axis=1)
     late = np.flatnonzero(whole >= (1.0 - _SAME) * whole.max())
     return int(late[np.argmax(times.compute[late].sum(axis=1))])
 
@@ -170,11 +184,11 @@ def comm_ends(times: PhaseTimes) -> tuple[float, float]:
     Which rank that is, is known no better than how long ranks take: the ends hold those of all
     that take about as long, or may do where others were simulated in their place.
     """
-    whole = (times.own + times.comm).sum(axis=1)
+    whole = times.whole.sum(axis=1)
     late = whole >= (1.0 - _ABOUT_SAME) * whole.max()
-    if times.stand_ins is not None:
-        late |= (times.own + times.comm_high).sum(axis=1) >= whole.max()
-    low, high = (ends[late].sum(axis=1) for ends in (times.comm_low, times.comm_high))
+    if times.mpi.stand_ins is not None:
+        late |= (times.own + times.mpi.high).sum(axis=1) >= whole.max()
+    low, high = (ends[late].sum(axis=1) for ends in (times.mpi.low, times.mpi.high))
     return float(low.min()), float(high.max())
 
 
@@ -183,8 +197,8 @@ def shown_ranks(times: PhaseTimes) -> list[int]:
 
     Of the thesis's sum (Eq. 8.1) that which needs longest in the phase.
     """
-    if times.estimator == "thesis":
-        ranks: list[int] = (times.own + times.comm).argmax(axis=0).tolist()
+    if times.mpi.estimator == "thesis":
+        ranks: list[int] = times.whole.argmax(axis=0).tolist()
         return ranks
     return [slowest_rank(times)] * len(times.phases)
 
@@ -194,7 +208,8 @@ def phases_of(times: PhaseTimes) -> tuple[PhaseAt, ...]:
     rows = []
     for slot, (phase, slowest) in enumerate(zip(times.phases, shown_ranks(times), strict=True)):
         seconds = float(times.compute[slowest, slot])
-        talked = float(times.comm[slowest, slot])
+        talked, *parts = (float(part) for part in times.mpi.seconds[: SOFTWARE + 1, slowest, slot])
+        waiting, transfer, software = (known if math.isfinite(known) else None for known in parts)
         ends = times.interval_of(slot)
         filed = 0.0 if times.io is None else float(times.io[slowest, slot])
         time = seconds + talked + filed
@@ -210,12 +225,12 @@ def phases_of(times: PhaseTimes) -> tuple[PhaseAt, ...]:
                 compute_s=seconds,
                 compute_low_s=seconds * ends[0] if ends else None,
                 compute_high_s=seconds * ends[1] if ends else None,
-                crm_i_s=_seconds(phase.get("crm_i_ns")),
-                crm_c_s=_seconds(phase.get("crm_c_ns")),
+                crm_i_s=_of_ns(phase.get("crm_i_ns")),
+                crm_c_s=_of_ns(phase.get("crm_c_ns")),
                 comm_s=talked,
-                waiting_s=_part(times, times.waiting, slowest, slot),
-                transfer_s=_part(times, times.transfer, slowest, slot),
-                software_s=_part(times, times.software, slowest, slot),
+                waiting_s=waiting,
+                transfer_s=transfer,
+                software_s=software,
                 io_s=filed,
                 x=_pair(phase.get("x")),
                 covered=_pair(phase.get("covered")),
@@ -226,52 +241,9 @@ def phases_of(times: PhaseTimes) -> tuple[PhaseAt, ...]:
     return tuple(rows)
 
 
-def _part(times: PhaseTimes, values: Floats | None, rank: int, slot: int) -> float | None:
-    """Return a part of the communication; of one process there is none."""
-    if times.n == 1:
-        return 0.0
-    return None if values is None else _known(values[rank, slot])
-
-
 def _pair(ends: Sequence[float] | None) -> tuple[float, float] | None:
     return None if ends is None else (ends[0], ends[1])
 
 
-def _sums(phases: Sequence[PhaseAt]) -> dict[str, Any]:
-    """Return the parts of the run time; a part is None where a phase does not know it."""
-    sums: dict[str, float | None] = {}
-    for part in _SUMMED:
-        values = [part_s(phase, part) for phase in phases]
-        known = [value for value in values if value is not None]
-        sums[f"{part}_s"] = float(sum(known)) if len(known) == len(values) else None
-    return sums
-
-
-def _estimators(times: PhaseTimes, others: Mapping[str, Told]) -> dict[str, Estimate]:
-    """Return what every estimator says of the run time, or why it says nothing."""
-    made = {**others, times.estimator: times}
-    return {name: _estimate(made.get(name, "was not asked for")) for name in ESTIMATORS}
-
-
-def _estimate(made: Told) -> Estimate:
-    if isinstance(made, str):
-        return Estimate(time_s=None, low_s=None, high_s=None, **_NOTHING, why_not=made, notes=())
-    phases = phases_of(made)
-    time = sum(phase.time_s for phase in phases)
-    low, high = _scaled(time, own_parts(made))
-    return Estimate(
-        time_s=time,
-        low_s=low,
-        high_s=high,
-        **_sums(phases),
-        why_not=made.why_not,
-        notes=tuple(made.approximated),
-    )
-
-
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _seconds(ns: float | None) -> float | None:
+def _of_ns(ns: float | None) -> float | None:
     return None if ns is None else ns / 1e9

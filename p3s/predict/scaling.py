@@ -25,7 +25,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from p3s.base.text import processes
-from p3s.predict.distribution import total
 from p3s.predict.residual import Measured
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Because, Count, Efficiencies, Limit, PhaseAt, Recommended, part_s
@@ -98,7 +97,7 @@ def _of_model(made: PhaseTimes, scalability: float | None) -> Efficiencies | Non
     if not made.compute.size:
         return None
     ranks = made.compute.sum(axis=1)
-    run_s = total(made.own + made.comm, made.estimator)
+    run_s = made.run_s
     found = efficiencies(float(ranks.mean()), float(ranks.max()), run_s, scalability)
     if found is None or made.n > 1:
         return found

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from p3s.base.artefacts import write_json
 from p3s.base.serialise import Published
-from p3s.base.study import Study
 from p3s.base.text import plural
 from p3s.predict.types import Count, Prediction, Reason, TimeFrom, named, untrusted
 
@@ -125,33 +124,40 @@ def surface_of(
     )
 
 
+#: Values of a cell that are those of its prediction's row.
+_SHARED = (
+    "n",
+    "time_s",
+    "low_s",
+    "high_s",
+    "time_from",
+    "compute_s",
+    "comm_s",
+    "work_s",
+    "measured_s",
+    "doubtful",
+)
+
+
 def _cell(column: Column, row: Count) -> Cell:
     per_node = min(column.per_node, row.n)
     low, high = (
         sum(p.compute_s if (end := getattr(p, name)) is None else end for p in row.phases)
         for name in ("compute_low_s", "compute_high_s")
     )
+    shared = {name: getattr(row, name) for name in _SHARED}
     return Cell(
-        n=row.n,
+        **shared,
         threads=column.threads,
         per_node=per_node,
         nodes=-(-row.n // per_node),
-        time_s=row.time_s,
-        low_s=row.low_s,
-        high_s=row.high_s,
-        time_from=row.time_from,
-        compute_s=row.compute_s,
         compute_low_s=low,
         compute_high_s=high,
-        comm_s=row.comm_s,
         comm_low_s=row.comm_s if row.comm_low_s is None else row.comm_low_s,
         comm_high_s=row.comm_s if row.comm_high_s is None else row.comm_high_s,
-        work_s=row.work_s,
-        measured_s=row.measured_s,
         speedup=1.0,
         efficiency=1.0,
         cost_core_h=row.n * column.threads * row.time_s / 3600,
-        doubtful=row.doubtful,
         trusted=not untrusted(column.prediction.reasons),
         traced=column.traced,
     )
@@ -182,13 +188,13 @@ def once(columns: Sequence[Column]) -> Iterable[Reason]:
 SURFACE = Published("p3s.surface", 1, Surface, again="run p3s predict --threads again")
 
 
-def surface_path(study: Study, setting: str = "") -> Path:
+def surface_path(root: Path, setting: str = "") -> Path:
     """Return where the surface of a study is, of one value of its input's parameters."""
-    return study.root / (f"surface-{setting}.json" if setting else "surface.json")
+    return root / (f"surface-{setting}.json" if setting else "surface.json")
 
 
-def write(study: Study, surface: Surface) -> Path:
+def write(root: Path, surface: Surface) -> Path:
     """Write surface.json; return its path."""
-    path = surface_path(study, surface.setting)
+    path = surface_path(root, surface.setting)
     write_json(path, SURFACE.data(surface))
     return path

@@ -15,13 +15,12 @@ from p3s.base.arrays import Floats
 from p3s.base.artefacts import LastRead, files_in
 from p3s.base.errors import P3SError
 from p3s.base.ops import INIT_OPS
-from p3s.base.study import Study
+from p3s.base.records import characterized
 from p3s.base.tables import checked_columns, codes, known_tables, numbers, open_table
-from p3s.predict.commands import of_traces
-from p3s.predict.estimated import Communication
+from p3s.predict.commands import NO_STUDY
+from p3s.predict.estimated import COMM, HIGH, LOW, WAITING, Communication
 from p3s.program.scaled import parts_of, read_order, scaled_head
 from p3s.signature.clock import TIMES
-from p3s.simulate.totals import Followed, StandIns
 
 _NS_PER_S = 1e9
 _BATCH_ROWS = 1 << 18
@@ -31,18 +30,17 @@ _KINDS = {"rank": int, "phase": int, "repeat": int, "slot": int, "op": str, "kin
 _TALKING = ("send", "recv", "collective", "completion")
 
 
+#: Ends of an interval as multiples of its value; None: unknown.
+Ends90 = tuple[float, float] | None
+
+
 @dataclass(frozen=True)
 class PhaseTimes:
     """Seconds per rank and phase at one process count; arrays of shape (ranks, phases).
 
-    ``comm_low`` and ``comm_high`` bound ``comm`` by the confidence interval of the measurement.
+    ``mpi``: communication, its columns those of ``phases``.
     ``work_rel_half_width`` is the relative half width of the work law per phase, NaN if unknown;
-    it stands in where the phase has no interval of its time. ``estimator``: whose ``comm`` it is;
-    ``waiting``, ``transfer``, ``software``: its parts, None or NaN where it does not tell them
-    apart; ``why_not``: why the times do not tell how fast the program is, "" if they do;
-    ``approximated``, ``left_out``: what the estimator guessed, and what it left out, a line each;
-    ``followed``: how far it could follow the model. ``stand_ins``: what was simulated instead of
-    all ranks, None: all were.
+    it stands in where the phase has no interval of its time.
     ``ranks``: those that the rows are of, where they stand for all; None: they are of all.
     ``io``: seconds in files, shape as ``compute``, None where no call uses any; the ends of its sum
     are in the head.
@@ -52,20 +50,9 @@ class PhaseTimes:
     n: int
     phases: list[dict[str, Any]]
     compute: Floats
-    comm: Floats
-    comm_low: Floats
-    comm_high: Floats
+    mpi: Communication
     work_rel_half_width: Floats
     head: dict[str, Any]
-    estimator: str = "simulation"
-    waiting: Floats | None = None
-    transfer: Floats | None = None
-    software: Floats | None = None
-    why_not: str = ""
-    approximated: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    followed: Followed = Followed()
-    stand_ins: StandIns | None = None
     root_calls: Floats | None = None
     ranks: NDArray[np.int64] | None = None
     io: Floats | None = None
@@ -75,6 +62,21 @@ class PhaseTimes:
         """Computation and files: what a rank does by itself."""
         return self.compute if self.io is None else self.compute + self.io
 
+    @property
+    def whole(self) -> Floats:
+        """All that ranks do."""
+        return self.own + self.mpi.comm
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the phases."""
+        return tuple(int(phase["phase"]) for phase in self.phases)
+
+    @property
+    def run_s(self) -> float:
+        """The run time in s."""
+        return total(self.whole, self.mpi.estimator)
+
     def io_ends(self) -> tuple[float, float]:
         """Return the ends of the time in files as multiples of it."""
         uses = self.head.get("files") or ()
@@ -82,21 +84,21 @@ class PhaseTimes:
             sum(float(use.get(key) or 0.0) for use in uses)
             for key in ("seconds", "low_s", "high_s")
         )
-        return (min(low / whole, 1.0), max(high / whole, 1.0)) if whole > 0 else (1.0, 1.0)
+        return _around_one(low / whole, high / whole) if whole > 0 else (1.0, 1.0)
 
-    def interval_of(self, slot: int) -> tuple[float, float] | None:
+    def interval_of(self, slot: int) -> Ends90:
         """Return the ends of a phase's 90 % interval as multiples of its computation.
 
         None if unknown: no interval of its time, and none of its work.
         """
         return wider(self._given(slot), self._trend(slot))
 
-    def _trend(self, slot: int) -> tuple[float, float] | None:
+    def _trend(self, slot: int) -> Ends90:
         """Return what laws that fit as well say of work without a clear trend; None: it has one."""
         about = self.phases[slot].get("no_trend")
         return _around_one(about["low"], about["high"]) if about else None
 
-    def _given(self, slot: int) -> tuple[float, float] | None:
+    def _given(self, slot: int) -> Ends90:
         """Return the ends of a phase's computation by the errors of its laws; None if unknown."""
         low, high = (self.phases[slot].get(key) for key in ("compute_low", "compute_high"))
         if low is not None and high is not None:
@@ -104,7 +106,7 @@ class PhaseTimes:
         width = float(self.work_rel_half_width[slot])
         return None if width != width else (max(0.0, 1.0 - width), 1.0 + width)
 
-    def parts_of(self, slot: int) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+    def parts_of(self, slot: int) -> tuple[Ends90, Ends90]:
         """Return the ends from the work law alone and from its cost alone; None: unknown.
 
         Where a phase has an interval of its time, ``work_error`` says how much of it is the
@@ -122,14 +124,26 @@ class PhaseTimes:
         return wider(own, trend), (1.0 - below, 1.0 + above)
 
 
+def total(seconds: Floats, estimator: str) -> float:
+    """Return the run time from seconds per rank and phase, shape (ranks, phases).
+
+    Where waiting is simulated, every delay is in the time of those that wait for it, so the run
+    takes as long as the rank that needs longest. The thesis's sum knows no waiting: there every
+    phase takes as long as the slowest rank in it (Eq. 8.1).
+    """
+    if not seconds.size:
+        return 0.0
+    if estimator == "thesis":
+        return float(seconds.max(axis=0).sum())
+    return float(seconds.sum(axis=1).max())
+
+
 def _around_one(low: float, high: float) -> tuple[float, float]:
     """Return the ends of an interval of multiples, which holds 1."""
     return min(max(low, 0.0), 1.0), max(high, 1.0)
 
 
-def wider(
-    one: tuple[float, float] | None, other: tuple[float, float] | None
-) -> tuple[float, float] | None:
+def wider(one: Ends90, other: Ends90) -> Ends90:
     """Return the interval that holds both; None where there is neither."""
     if one is None or other is None:
         return one or other
@@ -145,17 +159,12 @@ def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
     unit = head.get("work_unit")
     # of work that is no time nothing but the column compute_ns says how long it takes
     if unit not in TIMES and not all("compute_ns" in phase for phase in head["phases"]):
+        native = NO_STUDY.trace(sorted(characterized(scaled_dir.parent.parent)), work="cpu")
         raise P3SError(
             f"{path}: work is in {str(unit)[:40]}, and nothing says how long it takes; times need "
-            "a study in CPU or wall time, or native runs added to this one: " + _native(scaled_dir)
+            f"a study in CPU or wall time, or native runs added to this one: {native}"
         )
     return head
-
-
-def _native(scaled_dir: Path) -> str:
-    """Return the command that adds native runs to the study of a scaled trace."""
-    study = Study(scaled_dir.parent.parent)
-    return of_traces(study).trace(study.signature_counts(), work="cpu")
 
 
 def some_ranks(head: Mapping[str, Any]) -> NDArray[np.int64] | None:
@@ -262,14 +271,13 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
     )
 
 
-def computation(study: Study, n: int) -> PhaseTimes:
-    """Return the time per rank and phase at ``n`` without any communication.
+def computation(scaled_dir: Path) -> PhaseTimes:
+    """Return the time per rank and phase of a scaled trace without any communication.
 
     Where the order of the calls is known, phase 0 is divided into the start of the program (what
     comes before its first loop, phase -1), its end (phase -2) and the rest between its loops.
     """
-    scaled_dir = study.scaled_dir(n)
-    read_head(scaled_dir, n)  # it is of so many processes
+    read_head(scaled_dir, int(scaled_dir.name.removeprefix("np")))
     return _last_computation(scaled_dir)
 
 
@@ -277,22 +285,20 @@ def _computation(scaled_dir: Path) -> PhaseTimes:
     head = scaled_head(scaled_dir)
     n = head["n"]
     phases = [
-        {**phase, "kind": "loop" if not _is_root(phase) else "rest"} for phase in head["phases"]
+        {**phase, "kind": "loop" if phase.get("parent", 0) is not None else "rest"}
+        for phase in head["phases"]
     ]
     ends = ends_of(scaled_dir, phases)
     if ends is not None:
         phases = ends.divided(phases)
     slot_of = {phase["phase"]: slot for slot, phase in enumerate(phases)}
     sums = _sums(scaled_dir, n, slot_of, ends)
-    nothing = np.zeros_like(sums.compute)
     widths = [phase.get("work_rel_half_width") for phase in phases]
     return PhaseTimes(
         n,
         phases,
         sums.compute,
-        nothing,
-        nothing,
-        nothing,
+        Communication.none("simulation", n, tuple(slot_of), len(sums.compute)),
         np.array([np.nan if w is None else w for w in widths] or [0.0]),
         head,
         root_calls=None if ends is None else sums.calls,
@@ -309,16 +315,12 @@ _last_computation = LastRead(
 )
 
 
-def _is_root(phase: dict[str, Any]) -> bool:
-    return "parent" in phase and phase["parent"] is None
-
-
 def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
     """Return computation with the communication of an estimator.
 
     What it says of phase 0 is divided between start, rest and end as each rank's calls are.
     """
-    slot_of = {int(phase["phase"]): slot for slot, phase in enumerate(times.phases)}
+    slot_of = {number: slot for slot, number in enumerate(times.numbers)}
     unknown = [number for number in found.phases if number not in slot_of or number < REST]
     if unknown or found.n != times.n or found.comm.shape != (len(times.compute), len(found.phases)):
         raise P3SError(
@@ -330,50 +332,30 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
         whole = times.root_calls.sum(axis=1, keepdims=True)
         share = np.where(whole > 0, times.root_calls / np.maximum(whole, 1e-300), [[1.0, 0, 0]])
 
-    def placed(values: Floats) -> Floats:
-        out = np.zeros_like(times.compute)
-        for column, number in enumerate(found.phases):
-            if share is not None and times.phases[slot_of[number]].get("kind") == "rest":
-                for part, into in enumerate((number, START, END)):
-                    out[:, slot_of[into]] = values[:, column] * share[:, part]
-            else:
-                out[:, slot_of[number]] = values[:, column]
-        return out
-
-    later = _later(found, np.stack([computed_in(times, number) for number in found.phases], axis=1))
-    comm = placed(found.comm + later)
-    return replace(
-        times,
-        comm=comm,
-        comm_low=np.minimum(placed(np.maximum(found.low + later, 0.0)), comm),
-        comm_high=np.maximum(placed(found.high + later), comm),
-        estimator=found.estimator,
-        waiting=placed(found.waiting + later),
-        transfer=placed(found.transfer),
-        software=placed(found.software),
-        why_not=found.why_not,
-        approximated=tuple(found.notes),
-        left_out=found.left_out,
-        followed=found.followed,
-        stand_ins=found.stand_ins,
-    )
+    seconds = found.seconds.copy()
+    if found.beside is not None:
+        # who computes less than the ranks simulated instead waits longer, and no less than nothing
+        computed = np.stack([computed_in(times, number) for number in found.phases], axis=1)
+        longer = np.maximum(found.beside - computed, -found.waiting)
+        seconds[[COMM, WAITING, LOW, HIGH]] += longer
+    seconds[LOW] = np.maximum(seconds[LOW], 0.0)
+    placed = np.zeros((len(seconds), *times.compute.shape))
+    for column, number in enumerate(found.phases):
+        if share is not None and times.phases[slot_of[number]].get("kind") == "rest":
+            for part, into in enumerate((number, START, END)):
+                placed[:, :, slot_of[into]] = seconds[:, :, column] * share[:, part]
+        else:
+            placed[:, :, slot_of[number]] = seconds[:, :, column]
+    placed[LOW] = np.minimum(placed[LOW], placed[COMM])
+    placed[HIGH] = np.maximum(placed[HIGH], placed[COMM])
+    return replace(times, mpi=replace(found, phases=times.numbers, seconds=placed, beside=None))
 
 
 def computed_in(times: PhaseTimes, number: int) -> Floats:
     """Return what every rank computes in a phase, start and end with the rest between them."""
     divided = {START, END, number} if number == REST else {number}
-    mine = [slot for slot, one in enumerate(times.phases) if int(one["phase"]) in divided]
+    mine = [slot for slot, one in enumerate(times.numbers) if one in divided]
     return np.asarray(times.compute[:, mine].sum(axis=1))
-
-
-def _later(found: Communication, computed: Floats) -> Floats:
-    """Return by how much longer ranks wait that compute less than those simulated for them.
-
-    Not less than they wait (less than 0: they wait shorter), in seconds, (ranks, phases).
-    """
-    if found.beside is None:
-        return np.zeros_like(computed)
-    return np.asarray(np.maximum(found.beside - computed, -found.waiting))
 
 
 # ---- start, end and rest of a program: before, after and between its loops ----------------------

@@ -19,8 +19,8 @@ from p3s.base.text import (
     span,
     visible,
 )
+from p3s.pipeline.saved import PredictionFile
 from p3s.predict.checks import ROUNDING, UNSURE, WIDE, half_width
-from p3s.predict.saved import PredictionFile
 from p3s.predict.types import Count, Prediction, part_s, untrusted
 from p3s.report.show import Cell, Part, PartTable, lines_csv
 

@@ -15,8 +15,9 @@ from xml.etree import ElementTree
 from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
 from p3s.base.text import plural
+from p3s.pipeline import saved
 from p3s.pipeline.records import known, model_record, opened
-from p3s.predict import saved, types
+from p3s.predict import types
 from p3s.predict.types import untrusted
 from p3s.report.charts.curves import Size, speedup_chart
 from p3s.report.charts.looks import ON_ANY_PAGE, inlined

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import write_bytes
 from p3s.base.text import processes
-from p3s.predict.saved import read_prediction
+from p3s.pipeline.saved import read_prediction
 from p3s.predict.types import Prediction
 from p3s.report.charts import cells, curves, stacks
 from p3s.report.charts.cells import matrix_chart

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from p3s.base.text import factor, interval, plural, processes, seconds, table
 from p3s.model.comparison import Comparison, OrderAgreement
+from p3s.pipeline.validating import WHY_NOT, Validation
 from p3s.predict.estimates import Dealt
-from p3s.predict.validate import WHY_NOT, Validation
 
 
 def render(result: Validation, root: str) -> str:

@@ -25,8 +25,8 @@ from p3s.base.study import SCHEMA_VERSION, Study, write_json
 from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model, NotModelled
-from p3s.predict.saved import PredictionFile, as_of_now
-from p3s.predict.validate import Validation
+from p3s.pipeline.saved import PredictionFile, as_of_now
+from p3s.pipeline.validating import Validation
 from p3s.program.types import ScaledHead, ScaledPhase
 from p3s.replay.settings import ReplaySettings
 from p3s.signature.store import VERSION
@@ -213,13 +213,13 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.setattr("p3s.replay.run", stand_in.replay)
     monkeypatch.setattr("p3s.pipeline.basis._check_launch", lambda _: None)
     monkeypatch.setattr("p3s.pipeline.stages.scaled_bytes", lambda *_: 0)
-    monkeypatch.setattr("p3s.predict.validate.validate", stand_in.validate)
+    monkeypatch.setattr("p3s.pipeline.validating.validate", stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr("p3s.signature.signature.characterize", stand_in.characterize)
     monkeypatch.setattr("p3s.signature.store.load_phases", lambda study_dir: {})
     monkeypatch.setattr("p3s.model.stage.build", stand_in.build)
     monkeypatch.setattr("p3s.program.generate.write_scaled", stand_in.write_scaled)
-    monkeypatch.setattr("p3s.predict.prediction.measured", lambda study, np: None)
+    monkeypatch.setattr("p3s.pipeline.prediction.measured", lambda study, np: None)
     return stand_in
 
 

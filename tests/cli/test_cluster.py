@@ -16,9 +16,10 @@ from test_estimators import Trace, one_message, put_spread, study_of
 
 from p3s.base.errors import Damaged, UsageError
 from p3s.base.schemas import load_schema
+from p3s.base.settings import traces_of
 from p3s.base.study import write_json
 from p3s.machine.cluster import DEFAULT, ENDS, Cluster, cluster_of, names, typical
-from p3s.predict.estimated import TYPICAL
+from p3s.predict.estimated import SOFTWARE, TYPICAL, WAITING
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
 from p3s.simulate.network import cluster_distances, network_from_cluster
 from p3s.simulate.switch_links import tree
@@ -160,7 +161,7 @@ def test_links_above_groups_carry_what_their_nodes_may_send() -> None:
 def test_a_message_costs_what_is_published(tmp_path: Path) -> None:
     """By hand: computes 3,000 ns, sends 4 KiB; ten times. Nobody waits for the receiver."""
     study = study_of(tmp_path / "s", one_message(4096), machine=False)
-    assert available(study, 2)[TYPICAL] == ""
+    assert available(traces_of(study), 2)[TYPICAL] == ""
     cluster = typical(DEFAULT)
     at = cluster.inside.nbytes.index(4096.0)
     for setting, messages in (
@@ -169,7 +170,7 @@ def test_a_message_costs_what_is_published(tmp_path: Path) -> None:
     ):
         one_way = messages.one_way["typical"][at]
         call = float(np.interp(4096, messages.call["bytes"], messages.call["typical"]))
-        found = estimate(TYPICAL, study, 2, setting=setting)
+        found = estimate(TYPICAL, traces_of(study), 2, setting=setting)
         assert found.comm[:, 0] * 1e9 == pytest.approx([10 * call, 10 * 3000 + 9 * call + one_way])
         assert found.why_not == ""
         ends = [messages.one_way[end][at] for end in ("low", "high")]
@@ -186,8 +187,10 @@ def test_parts_add_up_and_ends_enclose_on_every_cluster(tmp_path: Path, name: st
     for kind in ("halo", "ring"):
         trace = PATTERNS[kind](12)
         study = study_of(tmp_path / kind, trace, machine=False)
-        found = estimate(TYPICAL, study, 12, setting=Setting(network=name, ranks_per_node=2))
-        assert np.allclose(found.waiting + found.transfer + found.software, found.comm)
+        found = estimate(
+            TYPICAL, traces_of(study), 12, setting=Setting(network=name, ranks_per_node=2)
+        )
+        assert np.allclose(found.seconds[WAITING : SOFTWARE + 1].sum(axis=0), found.comm)
         assert (found.low <= found.comm + 1e-15).all()
         assert (found.comm <= found.high + 1e-15).all()
         assert found.comm.max() > 0
@@ -209,7 +212,7 @@ def test_links_that_leave_a_group_hold_up_many_messages(tmp_path: Path) -> None:
         share_of = dict.fromkeys(ENDS, share)
         write_json(tmp_path / "c.json", _set(data, ("levels", 0, "uplink_share"), share_of))
         setting = Setting(network=str(tmp_path / "c.json"), ranks_per_node=1)
-        times.append(estimate(TYPICAL, study, 8, setting=setting).comm.max())
+        times.append(estimate(TYPICAL, traces_of(study), 8, setting=setting).comm.max())
     link, one = typical(DEFAULT).link["typical"] * size, 52_580 + 300
     assert times[0] * 1e9 == pytest.approx(3 * one, rel=0.01)
     assert times[1] * 1e9 == pytest.approx(12 * link + one - link, rel=0.01)
@@ -221,7 +224,7 @@ def test_variation_measured_on_shared_cores_is_not_in_the_low_end(tmp_path: Path
         trace.add(rank, "MPI_Allreduce", nbytes=8, work=1e6)
     study = study_of(tmp_path / "s", trace, machine=False)
     put_spread(study)
-    quiet = estimate(TYPICAL, study, 8)
+    quiet = estimate(TYPICAL, traces_of(study), 8)
     write_json(
         study.runs_dir(4) / "run.json",
         {
@@ -232,8 +235,8 @@ def test_variation_measured_on_shared_cores_is_not_in_the_low_end(tmp_path: Path
             "oversubscribed": True,
         },
     )
-    shared = estimate(TYPICAL, study, 8)
-    even = estimate(TYPICAL, study, 8, setting=Setting(vary=False))
+    shared = estimate(TYPICAL, traces_of(study), 8)
+    even = estimate(TYPICAL, traces_of(study), 8, setting=Setting(vary=False))
     assert shared.comm == pytest.approx(quiet.comm)
     assert shared.low.max() <= even.comm.max() < quiet.low.max()
     assert any("shared cores" in note for note in shared.notes)
@@ -243,10 +246,14 @@ def test_several_counts_at_once_are_the_same(tmp_path: Path) -> None:
     study = study_of(tmp_path / "s", PATTERNS["halo"](300), PATTERNS["halo"](280), machine=False)
     setting = Setting(network="ethernet-10g")
     done: list[int] = []
-    both = estimate_many(TYPICAL, study, [300, 280], jobs=2, setting=setting, done=done.append)
+    both = estimate_many(
+        TYPICAL, traces_of(study), [300, 280], jobs=2, setting=setting, done=done.append
+    )
     assert sorted(done) == [280, 300]
     for n in (300, 280):
-        assert np.array_equal(both[n].comm, estimate(TYPICAL, study, n, setting=setting).comm)
+        assert np.array_equal(
+            both[n].comm, estimate(TYPICAL, traces_of(study), n, setting=setting).comm
+        )
 
 
 def test_they_are_listed_and_shown(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from comparisons import comparison, held_out, work
 from corpus import Recorder
 from handmade import put_model
 from made_predictions import count_at
+from phase_times import changed
 from test_far_next import program as sized
 from test_far_next import put_run
 from test_predict import times_at
@@ -33,11 +34,12 @@ from p3s.model.holdout import build_model
 from p3s.model.stage import as_file
 from p3s.model.types import Admissible, NextCount
 from p3s.pipeline.basis import Request, basis_of
+from p3s.pipeline.commands import Commands, count_to_predict, count_to_validate, of_traces
 from p3s.pipeline.stages import too_few
 from p3s.predict.advice import another, narrower, smaller
 from p3s.predict.case import Facts
 from p3s.predict.checks import contradicts
-from p3s.predict.commands import Commands, count_to_predict, count_to_validate, of_traces
+from p3s.predict.commands import NO_STUDY
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.prediction import compose
 from p3s.predict.reach import extrapolated
@@ -109,13 +111,13 @@ def test_commands_have_the_study_as_it_was_typed_and_its_launcher(study: Study) 
     assert count_to_validate(study, [8, 64, 32]) == 32 and count_to_validate(study, [8]) == 16
     put_model(study, admissible=Admissible("powers", 2, False, (2, 4, 8), (16,)))
     assert Commands(study).larger(8) is None and count_to_validate(study, [8]) is None
-    assert Commands().trace(4, 3) == "p3s characterize -n 4 -r 3"
+    assert NO_STUDY.trace(4, 3) == "p3s characterize -n 4 -r 3"
 
 
 def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
     """All that can be wrong at once."""
     times = {
-        n: replace(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
+        n: changed(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
         for n in (2, 4, 8, 400)
     }
     held = held_out(8, p2p_triples=Overlap(9, 9, 0), work=work((1.0, 0.4), total=0.4))

@@ -17,7 +17,7 @@ from report_studies import put_study
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study
-from p3s.predict.saved import PredictionFile
+from p3s.pipeline.saved import PredictionFile
 from p3s.report.compare import Comparison, as_columns, as_json, as_text
 from p3s.report.compare import compare as compared
 

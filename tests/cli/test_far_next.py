@@ -25,7 +25,7 @@ from p3s.model.grid.grids import Cube
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_of_now
 from p3s.model.types import Model, NextCount
-from p3s.predict.commands import far, tracing
+from p3s.pipeline.commands import far, tracing
 from p3s.report.next import render_far
 
 
@@ -183,7 +183,7 @@ def test_wall_time_where_processes_would_share_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command must not be one that p3s characterize refuses: a study holds one unit."""
-    monkeypatch.setattr("p3s.predict.commands.cores", lambda: 8)
+    monkeypatch.setattr("p3s.pipeline.commands.cores", lambda: 8)
     study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
     for n in (2, 4, 8):
         put_run(study, n, work_unit="wall_ns", oversubscribed=False)

@@ -15,8 +15,8 @@ from test_far_next import put_run
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.cli.main import run
+from p3s.pipeline.saved import PredictionFile
 from p3s.predict.gate import QUANTITIES, UNITS, answered, check, demanded, parse
-from p3s.predict.saved import PredictionFile
 from p3s.predict.types import CODES
 
 

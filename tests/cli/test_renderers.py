@@ -22,8 +22,8 @@ from made_predictions import made_prediction, reason, record
 from p3s import Prediction
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import seconds
-from p3s.predict import saved
-from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS
+from p3s.pipeline import saved
+from p3s.pipeline.saved import COUNT_COLUMNS, PHASE_COLUMNS
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
 from p3s.report.compare import as_text, compare
 from p3s.report.counts import columns_csv, count_table, counts_csv, phases_csv

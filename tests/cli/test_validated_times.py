@@ -13,8 +13,8 @@ from handmade import put_model
 from made_predictions import made_prediction
 
 from p3s.base.study import Study, write_json
+from p3s.pipeline.validating import WHY_NOT, Validation, run_time
 from p3s.predict.residual import Measured
-from p3s.predict.validate import WHY_NOT, Validation, run_time
 from p3s.report.validated import _run_time
 
 N = 64
@@ -43,7 +43,7 @@ def compared(
     head = {"schema": "p3s.run", "schema_version": 1, "status": "complete", "cores": 2}
     write_json(run_dir / "run.json", head)
     made = None if run is None else Measured(N, **{**ONE_S, **run})
-    monkeypatch.setattr("p3s.predict.validate.measured_in", lambda records, n: made)
+    monkeypatch.setattr("p3s.pipeline.validating.measured_in", lambda records, n: made)
     return run_time(study, run_dir, N)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from p3s.predict.saved import PredictionFile
+from p3s.pipeline.saved import PredictionFile
 from p3s.predict.types import Count, PhaseAt, Prediction
 
 COUNTS = (4, 8, 16, 32, 64, 128, 256, 512)

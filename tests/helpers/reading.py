@@ -23,6 +23,7 @@ from outcomes import AT, Hung, Outcome, Trial, fit_head, limited
 from p3s.base import records
 from p3s.base.artefacts import sealed
 from p3s.base.errors import P3SError
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.base.tables import ROOM, TIMES_ITS_SIZE
 
@@ -68,11 +69,11 @@ def _replay(path: Path) -> Any:
     from p3s.predict.estimators.one import communication
 
     study = Study(path.parents[1])
-    return study.replay(AT), communication("simulation", study, AT)
+    return study.replay(AT), communication("simulation", traces_of(study), AT)
 
 
 def _prediction(path: Path) -> Any:
-    from p3s.predict.saved import PredictionFile
+    from p3s.pipeline.saved import PredictionFile
 
     return PredictionFile.load(path).content
 

@@ -16,7 +16,7 @@ from p3s.model.comparison import Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model
 from p3s.pipeline.content import StudyContent, content_of
-from p3s.predict.saved import read_prediction
+from p3s.pipeline.saved import read_prediction
 
 HELD = held_out(
     4,

@@ -20,6 +20,7 @@ from sketch import rank_file
 from threads_study import Hybrid, put_threads
 
 from p3s.base.artefacts import crc_of, write_json
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.costs.small_runs.places import STRUCTURE
 from p3s.machine import filesystem
@@ -29,7 +30,7 @@ from p3s.methods.threads.advise.text import AdviceFile
 from p3s.methods.threads.advise.text import write as write_advice
 from p3s.model.compare import compare
 from p3s.model.stage import load as load_model
-from p3s.predict.validate import Validation
+from p3s.pipeline.validating import Validation
 from p3s.signature import beside, fileuse
 
 BYTES = [0, 1000, 100_000]
@@ -225,7 +226,7 @@ def _threads(root: Path) -> None:
     teams.cores = nodes.cores = lambda: 8
     try:
         found = teams.surface(study, Wanted([16], [1, 2], node=node), request, Progress())
-        surface.write(study, found)
+        surface.write(study.root, found)
         told = advised(study, Asked(nodes=2, cores=32, node=node), request, Progress())
     finally:
         teams.cores = nodes.cores = before
@@ -317,7 +318,7 @@ def _placement(root: Path) -> None:
     trace.write(study.scaled_dir(trace.n))
     found = {**network(10_000, 10, ["a", "b"]), "inside": network(500, 0.1, ["a", "a"])}
     replace(synthetic(), network=found, facts=Facts(cores=2)).save(study.root / "machine.json")
-    messages = measured_messages(study, None, Setting(library="openmpi 4.1"))
+    messages = measured_messages(traces_of(study), None, Setting())
     fabric, where = read_fabric("fat-tree:2,1,4", 4), allocation(4, 2)
     job = job_of(study, trace.n, where, fabric, messages, known=True)
     made = placements(job, (4, 2), None, Search(number=6, simulated=2), Progress())

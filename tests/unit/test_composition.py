@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from handmade import phase, put_scaled
 from made_predictions import count_at, made_prediction, phase_at
+from phase_times import changed, times_by_hand
 from test_predict import times_at
 
 from p3s.base.errors import P3SError
@@ -22,14 +23,14 @@ from p3s.base.study import Study, write_json
 from p3s.base.text import processes
 from p3s.model.law_types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
 from p3s.predict.case import Facts
-from p3s.predict.distribution import Rival, draws, ends_of, own_parts, total
+from p3s.predict.distribution import Rival, draws, ends_of, own_parts
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
 from p3s.predict.prediction import compose, phase_laws
 from p3s.predict.residual import Measured, residuals
 from p3s.predict.rows import slowest_rank
 from p3s.predict.scaling import crossing, limits, recommended
-from p3s.predict.times import PhaseTimes, computation, with_communication
+from p3s.predict.times import PhaseTimes, computation, total, with_communication
 from p3s.predict.types import PREDICTION, Count, StartAndEnd, untrusted
 from p3s.report.terminal import render
 
@@ -41,20 +42,8 @@ def times_of(compute: Any, comm: Any, n: int | None = None, **more: Any) -> Phas
     work, talk = np.array(compute, dtype=float), np.array(comm, dtype=float)
     phases = [{**phase(k), "kind": "loop"} for k in range(work.shape[1])]
     head = {"share": {"exact": {"events": 1, "bytes": 1, "work": 1}}}
-    return replace(
-        PhaseTimes(
-            n or len(work),
-            phases,
-            work,
-            talk,
-            talk,
-            talk,
-            np.zeros(work.shape[1]),
-            head,
-            why_not="",
-        ),
-        **more,
-    )
+    made = times_by_hand(n or len(work), phases, work, talk, np.zeros(work.shape[1]), head)
+    return changed(made, **more)
 
 
 # ---- the run time ----------------------------------------------------------------------------
@@ -67,7 +56,7 @@ def test_a_delay_that_others_wait_for_is_counted_once() -> None:
     assert row.time_s == 20.0, "not 10 + 10 and the waiting on top"
     assert [entry.time_s for entry in row.phases] == [10.0, 10.0]
     assert row.waiting_s == 8.0 and row.compute_s == 12.0
-    assert total(times.compute + times.comm, "thesis") == 20.0
+    assert total(times.compute + times.mpi.comm, "thesis") == 20.0
     uneven = times_of([[9, 1], [1, 9]], [[0, 0], [0, 0]])
     assert total(uneven.compute, "simulation") == 10.0 and total(uneven.compute, "thesis") == 18.0
 
@@ -127,7 +116,7 @@ def test_work_and_cost_are_told_apart() -> None:
 
 def test_other_estimators_are_listed_and_widen_nothing() -> None:
     chosen = times_of([[9.0], [5.0]], [[1.0], [5.0]], waiting=np.array([[0.0], [4.0]]))
-    machine = replace(chosen, estimator="machine", comm=np.array([[0.5], [4.0]]))
+    machine = changed(chosen, estimator="machine", comm=np.array([[0.5], [4.0]]))
     others = {"simulation": chosen, "machine": machine, "simgrid": "is not installed"}
     row = compose({2: chosen}, {}, [2], Facts(others={2: others})).counts[0]
     alone = compose({2: chosen}, {}, [2]).counts[0]
@@ -162,8 +151,8 @@ def test_residuals_beyond_the_model_s_own_interval_widen_every_count() -> None:
 def test_on_shared_cores_the_computation_is_compared() -> None:
     """Half of the time is computation, which takes 40 % longer; run times do not tell."""
     half = times_at(4, 1.0)
-    comm = half.comm + 1.0
-    times = {4: replace(half, comm=comm, comm_low=comm, comm_high=comm)}
+    comm = half.mpi.comm + 1.0
+    times = {4: changed(half, comm=comm, comm_low=comm, comm_high=comm)}
     result = compose(times, {4: measured(4, 9.0, 1.4, shared=True)}, [4])
     assert [e.representative for e in result.residuals] == [False, True]
     more = math.sqrt(math.log(1.2) ** 2 - math.log(1.045) ** 2)
@@ -176,7 +165,7 @@ def test_on_shared_cores_the_computation_is_compared() -> None:
 
 def test_a_run_that_is_nothing_like_the_model_is_a_reason() -> None:
     def against(wall: float, work: float = 1.0, why_not: str = "") -> list[str]:
-        times = {4: replace(times_at(4, 1.0), why_not=why_not), 8: times_at(8, 0.5)}
+        times = {4: changed(times_at(4, 1.0), why_not=why_not), 8: times_at(8, 0.5)}
         result = compose(times, {4: measured(4, wall, work)}, [4])
         return [reason.text for reason in untrusted(result.reasons) if reason.code == "model-off"]
 
@@ -190,11 +179,8 @@ def test_a_run_that_is_nothing_like_the_model_is_a_reason() -> None:
 def test_computation_counts_by_its_part_of_the_time() -> None:
     """Twice the computation, where it is a tenth of the run, is not much of it."""
     small = times_at(4, 0.1)
-    times = {
-        4: replace(
-            small, comm=small.comm + 0.9, comm_low=small.comm + 0.9, comm_high=small.comm + 0.9
-        )
-    }
+    comm = small.mpi.comm + 0.9
+    times = {4: changed(small, comm=comm, comm_low=comm, comm_high=comm)}
     result = compose(times, {4: measured(4, 9.0, 0.2, shared=True)}, [4])
     assert not untrusted(result.reasons)
 
@@ -236,7 +222,7 @@ def growing(n: int) -> PhaseTimes:
     compute = np.tile([64.0 / n, 1.0 / n, 0.1], (n, 1))
     waiting = np.tile([0.0, 0.1 * math.log2(n), 0.0], (n, 1))
     times = times_of(compute, waiting, n)
-    return replace(times, waiting=waiting, transfer=waiting * 0, software=waiting * 0)
+    return changed(times, waiting=waiting, transfer=waiting * 0, software=waiting * 0)
 
 
 def test_limits_say_which_phase_by_what_and_from_which_count() -> None:
@@ -350,17 +336,18 @@ def put_ordered(study: Study, n: int = 2, order: bool = True) -> None:
 
 def said(n: int = 2) -> Communication:
     comm = np.array([[8.0, 1.0, 2.0]] * n)
-    return Communication("simulation", n, (0, 1, 2), comm, comm, comm, comm, comm * 0, comm * 0)
+    seconds = np.stack([comm, comm, comm * 0, comm * 0, comm, comm])
+    return Communication("simulation", n, (0, 1, 2), seconds)
 
 
 def test_start_end_and_rest_are_told_apart_and_nothing_is_lost(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
     put_ordered(study)
-    alone = computation(study, 2)
+    alone = computation(study.scaled_dir(2))
     assert [p["phase"] for p in alone.phases] == [-1, 0, 1, 2, -2]
     assert alone.compute.tolist() == [[1, 2, 10, 20, 4], [2, 4, 20, 40, 8]]
     times = with_communication(alone, said())
-    assert times.comm.tolist() == [[6, 0, 1, 2, 2]] * 2, "8 s of phase 0, by its 3 and 1 calls"
+    assert times.mpi.comm.tolist() == [[6, 0, 1, 2, 2]] * 2, "8 s of phase 0, by its 3 and 1 calls"
     row = compose({2: times}, {}, [2]).counts[0]
     kinds = {entry.kind: entry for entry in row.phases if entry.kind != "loop"}
     assert {kind: entry.time_s for kind, entry in kinds.items()} == {
@@ -375,7 +362,7 @@ def test_start_end_and_rest_are_told_apart_and_nothing_is_lost(tmp_path: Path) -
 def test_a_part_without_time_at_any_count_is_left_out(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
     put_ordered(study)
-    times = computation(study, 2)
+    times = computation(study.scaled_dir(2))
     times.compute[:, 1] = 0.0
     row = compose({2: times}, {}, [2]).counts[0]
     assert [entry.kind for entry in row.phases] == ["start", "loop", "loop", "end"]
@@ -384,23 +371,23 @@ def test_a_part_without_time_at_any_count_is_left_out(tmp_path: Path) -> None:
 def test_without_an_order_phase_0_stays_whole(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
     put_ordered(study, order=False)
-    times = with_communication(computation(study, 2), said())
+    times = with_communication(computation(study.scaled_dir(2)), said())
     assert [p["kind"] for p in times.phases] == ["rest", "loop", "loop"]
     assert times.compute.tolist() == [[7, 10, 20], [14, 20, 40]]
-    assert times.comm.tolist() == said().comm.tolist()
+    assert times.mpi.comm.tolist() == said().comm.tolist()
 
 
 def test_what_is_not_of_the_trace_is_refused(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
     put_ordered(study)
-    alone = computation(study, 2)
+    alone = computation(study.scaled_dir(2))
     for wrong in (said(3), replace(said(), phases=(0, 1, 9)), replace(said(), phases=(0, 1, -1))):
         with pytest.raises(P3SError, match="run p3s predict again"):
             with_communication(alone, wrong)
     path = study.scaled_dir(2) / "order.json"
     write_json(path, {"schema": "p3s.order", "schema_version": 1, "loops": [{}], "items": []})
     with pytest.raises(P3SError, match=r"order\.json: cannot be used"):
-        computation(study, 2)
+        computation(study.scaled_dir(2))
 
 
 # ---- the choice of an estimator --------------------------------------------------------------
@@ -410,7 +397,7 @@ def made(**why: str | None) -> dict[str, Any]:
     """Return estimates of one count: a text is why it tells nothing, None that it does."""
     base = times_of([[1.0], [1.0]], [[1.0], [1.0]])
     return {
-        name: replace(base, estimator=name, why_not=why[name] or "")
+        name: changed(base, estimator=name, why_not=why[name] or "")
         if name in why
         else "is not there"
         for name in ESTIMATORS
@@ -425,7 +412,7 @@ def test_the_first_that_tells_at_every_count_is_chosen() -> None:
     worse = choose({2: made(simulation=WHY, machine=WHY)})
     assert worse.name == "simulation" and WHY in worse.why
     missing = choose({2: made(thesis=None), 4: made(machine=None)})
-    assert missing.name == "machine" and missing.times[2].estimator == "thesis"
+    assert missing.name == "machine" and missing.times[2].mpi.estimator == "thesis"
     assert "not there at every count" in missing.why or "different ones" in missing.why
     with pytest.raises(P3SError, match="nothing says how long"):
         choose({2: made()})
@@ -469,12 +456,12 @@ def test_a_wide_interval_is_said_of_requested_counts(requested: list[int] | None
 @pytest.mark.parametrize("representative", [True, False])
 def test_made_predictions_have_the_keys_of_composed_ones(representative: bool) -> None:
     """Readers are tested with made ones: what they find there must be what is written."""
-    times = {n: replace(growing(n), why_not="" if representative else WHY) for n in (4, 8, 16, 32)}
+    times = {n: changed(growing(n), why_not="" if representative else WHY) for n in (4, 8, 16, 32)}
     timed = {"x": [1.0, 1.0], "covered": [1.0, 1.0], "outside": 1.0, "below": False}
     for one in times.values():
         one.phases[:] = [{**entry, **timed} for entry in one.phases]
     others = {
-        n: {"simulation": one, "thesis": replace(one, estimator="thesis", waiting=None)}
+        n: {"simulation": one, "thesis": changed(one, estimator="thesis", waiting=np.nan)}
         for n, one in times.items()
     }
     composed = compose(times, {4: measured(4, 17.0, 16.0)}, [4], Facts(others=others))

@@ -125,7 +125,7 @@ def test_a_cost_that_falls_with_the_working_set_gives_the_time_at_n(
         once, repeat = table["compute_ns"].to_numpy(), table["repeat"].to_numpy()
         mine = table["phase"].to_numpy() == phase["phase"]
         assert (once * repeat)[mine].sum() == pytest.approx(phase["compute_ns"])
-        times = computation(study, n)
+        times = computation(study.scaled_dir(n))
         slots = {p["phase"]: k for k, p in enumerate(times.phases)}
         assert times.compute.sum(axis=0)[slots[phase["phase"]]] == pytest.approx(
             phase["compute_ns"] / 1e9

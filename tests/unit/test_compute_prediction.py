@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from handmade import phase, put_model, put_replay, put_scaled
+from phase_times import changed
 from test_predict import run_of, times_at
 
 from p3s.base.study import Study
-from p3s.predict.prediction import compose, predict
+from p3s.pipeline.prediction import predict
+from p3s.predict.prediction import compose
 from p3s.predict.reach import OUTSIDE_LIMIT
 from p3s.predict.residual import Measured, run_times
 from p3s.predict.times import PhaseTimes
@@ -78,7 +80,7 @@ def test_traced_counts_and_phases_that_compute_little_are_not_outside() -> None:
     made = compose(times, {}, [4])
     assert {reason.code for reason in made.reasons} == {"wide"}  # 0.7 to 1.2 s
     small = timed_at(64, 1.0, outside=1.0)
-    both = replace(
+    both = changed(
         small,
         phases=[*small.phases, {**phase(1), **TIMED, "outside": 99.0}],
         compute=np.tile([1.0, 0.01], (64, 1)),

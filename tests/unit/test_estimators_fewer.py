@@ -15,6 +15,7 @@ from scipy.optimize import nnls
 from test_estimators import machine_file
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.costs import table as of_table
 from p3s.costs.apply import Costs
@@ -32,7 +33,7 @@ from p3s.predict.rows import row_of
 from p3s.predict.times import computation, with_communication
 from p3s.predict.what_if import simulated
 from p3s.predict.what_if.changes import read_changes
-from p3s.predict.what_if.simulated import Simulation, check_answerable, costs_of, run_time
+from p3s.predict.what_if.simulated import Simulation, check_answerable, costs_of
 from p3s.program import generate as of_generate
 from p3s.program import types as of_types
 from p3s.program.fewer import Fewer, fewer, inner_places, means_of, outer_places, trace_of
@@ -130,32 +131,32 @@ def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_smaller_grids_say_what_all_ranks_do(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(ranks_per_node=4)
-    every = estimate("machine", study, LARGE, setting=setting)
+    every = estimate("machine", traces_of(study), LARGE, setting=setting)
     monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
-    few = estimate("machine", study, LARGE, setting=setting)
+    few = estimate("machine", traces_of(study), LARGE, setting=setting)
     assert any("grids of up to" in note for note in few.notes)
     assert not any("grids of up to" in note for note in every.notes)
-    times = computation(study, LARGE)
+    times = computation(study.scaled_dir(LARGE))
     true, told = (with_communication(times, one) for one in (every, few))
     whole = [float((one.own + one.comm).sum(axis=1).mean()) for one in (true, told)]
     assert whole[1] == pytest.approx(whole[0], rel=0.1)
     mean = float(true.comm.sum(axis=1).mean())
-    low, high = (float(ends.sum(axis=1).mean()) for ends in (told.comm_low, told.comm_high))
+    low, high = (float(ends.sum(axis=1).mean()) for ends in (told.mpi.low, told.mpi.high))
     assert low <= mean <= high
-    assert np.isfinite(told.comm).all() and (told.comm >= 0).all()
+    assert np.isfinite(told.mpi.comm).all() and (told.mpi.comm >= 0).all()
 
 
 def test_a_root_is_told_by_its_own_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It receives from all ranks, and the others only send: a mean over all hides how it grows."""
     study = study_of(tmp_path / "s", served)
     setting = Setting(ranks_per_node=4)
-    every = estimate("machine", study, LARGE, setting=setting)
+    every = estimate("machine", traces_of(study), LARGE, setting=setting)
     monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
-    few = estimate("machine", study, LARGE, setting=setting)
-    times = computation(study, LARGE)
+    few = estimate("machine", traces_of(study), LARGE, setting=setting)
+    times = computation(study.scaled_dir(LARGE))
     true, told = (with_communication(times, one) for one in (every, few))
     assert (true.own + true.comm).sum(axis=1).argmax() == 0
-    assert told.comm[0].sum() == pytest.approx(true.comm[0].sum(), rel=0.15)
+    assert told.mpi.comm[0].sum() == pytest.approx(true.comm[0].sum(), rel=0.15)
     rows = [row_of(one, None, {}) for one in (true, told)]
     assert rows[1].time_s == pytest.approx(rows[0].time_s, rel=0.15)
     low, high = rows[1].comm_low_s, rows[1].comm_high_s
@@ -167,14 +168,14 @@ CHANGES = ("latency / 2", "software / 2", "compute / 2", "balanced", "network=id
 
 def test_smaller_grids_say_what_changes_save(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the same share as a simulation of every rank does."""
-    costs = costs_of(study, "machine", None, Setting(ranks_per_node=4))
+    costs = costs_of(traces_of(study), "machine", None, Setting(ranks_per_node=4))
     shares = []
     for most in (LARGE, 64):
         monkeypatch.setattr(of_fewer, "EVERY_RANK", most)
-        there = Simulation(study, LARGE, costs)
+        there = Simulation(traces_of(study), LARGE, costs)
         assert there.all_ranks == (most == LARGE)
-        base = run_time(there.base.times)
-        shares.append([run_time(there.changed(read_changes(c)).times) / base for c in CHANGES])
+        base = there.base.times.run_s
+        shares.append([there.changed(read_changes(c)).times.run_s / base for c in CHANGES])
         assert there.share(read_changes("network=ideal")) == pytest.approx(shares[-1][-1])
     assert shares[1] == pytest.approx(shares[0], abs=0.08)
     assert min(shares[0]) < 0.9
@@ -183,25 +184,25 @@ def test_smaller_grids_say_what_changes_save(study: Study, monkeypatch: pytest.M
 def test_where_ranks_are_is_not_asked_of_smaller_grids(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    costs = costs_of(study, "machine", None, Setting(ranks_per_node=4))
+    costs = costs_of(traces_of(study), "machine", None, Setting(ranks_per_node=4))
     moved = [read_changes("placement=cyclic")]
-    check_answerable(study, moved, [LARGE], costs)
+    check_answerable(traces_of(study), moved, [LARGE], costs)
     monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
-    check_answerable(study, [read_changes("latency/2")], [LARGE], costs)
+    check_answerable(traces_of(study), [read_changes("latency/2")], [LARGE], costs)
     with pytest.raises(UsageError, match="placement=cyclic"):
-        check_answerable(study, moved, [LARGE], costs)
+        check_answerable(traces_of(study), moved, [LARGE], costs)
 
 
 @pytest.mark.parametrize("text", ["balanced", "compute / 2", "latency/2, phase 1 / 2"])
 def test_computation_is_changed_where_all_ranks_have_rows(
     study: Study, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    costs = costs_of(study, "machine", None, Setting(ranks_per_node=4))
-    check_answerable(study, [read_changes(text)], [LARGE], costs)
+    costs = costs_of(traces_of(study), "machine", None, Setting(ranks_per_node=4))
+    check_answerable(traces_of(study), [read_changes(text)], [LARGE], costs)
     monkeypatch.setattr(simulated, "MOST_RANKS", 256)
-    check_answerable(study, [read_changes("latency/2")], [LARGE], costs)
+    check_answerable(traces_of(study), [read_changes("latency/2")], [LARGE], costs)
     with pytest.raises(UsageError, match="computation is changed on all ranks"):
-        check_answerable(study, [read_changes(text)], [LARGE], costs)
+        check_answerable(traces_of(study), [read_changes(text)], [LARGE], costs)
 
 
 def test_counts_beyond_all_rows_take_no_simulation_of_every_rank(tmp_path: Path) -> None:
@@ -220,15 +221,15 @@ def test_what_smaller_grids_say_is_checked(study: Study, monkeypatch: pytest.Mon
     monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
     setting = Setting(ranks_per_node=4)
     write_scaled(study.root, 4 * LARGE)
-    tried = (found := estimate("machine", study, 4 * LARGE, setting=setting)).stand_ins
+    tried = (found := estimate("machine", traces_of(study), 4 * LARGE, setting=setting)).stand_ins
     assert tried is not None and tried.checked_n == LARGE
     assert tried.checked_missed is not None and abs(tried.checked_missed) < 0.1
     assert any(f"checked at {tried.checked_n:,} processes" in note for note in found.notes)
 
-    messages = measured_messages(study, None, setting)
-    few = of_fewer.smaller(study, 4 * LARGE, messages.cores, setting)
+    messages = measured_messages(traces_of(study), None, setting)
+    few = of_fewer.smaller(traces_of(study), 4 * LARGE, messages.cores, setting)
     assert few is not None
-    grids = grids_of(messages, study, few, setting, lambda _: None)
+    grids = grids_of(messages, traces_of(study), few, setting, lambda _: None)
     grid = grids.grid(0, few)
     assert "program" not in vars(grid)  # it is large, and made anew for who asks
     assert grid.on(messages, setting).size == grid.size and "program" in vars(grid)
@@ -243,7 +244,7 @@ def test_what_smaller_grids_say_is_checked(study: Study, monkeypatch: pytest.Mon
     assert wide.stand_ins is not None and wide.stand_ins.most_missed >= 0.5
 
     monkeypatch.setattr(check, "STEPS", 0)
-    unchecked = estimate("machine", study, 4 * LARGE, setting=setting)
+    unchecked = estimate("machine", traces_of(study), 4 * LARGE, setting=setting)
     assert unchecked.stand_ins is not None and unchecked.stand_ins.checked_n is None
     assert any("at no count" in note for note in unchecked.notes)
 
@@ -253,8 +254,8 @@ def test_some_ranks_stand_for_more_than_are_written(
 ) -> None:
     monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
     setting = Setting(ranks_per_node=4)
-    every = estimate("machine", study, LARGE, setting=setting)
-    whole = with_communication(computation(study, LARGE), every)
+    every = estimate("machine", traces_of(study), LARGE, setting=setting)
+    whole = with_communication(computation(study.scaled_dir(LARGE)), every)
     copy = Study(Path(shutil.copytree(study.root, tmp_path / "some")))
     monkeypatch.setattr(of_generate, "MOST_RANKS", 256)
     for name, value in (("SPREAD", 40), ("SPREAD_RUN", 4)):
@@ -311,7 +312,9 @@ def test_coefficients_are_those_of_least_squares_that_are_not_negative() -> None
 
 def test_every_rank_can_be_asked_for(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
-    every = estimate("machine", study, LARGE, setting=Setting(ranks_per_node=4, every_rank=True))
+    every = estimate(
+        "machine", traces_of(study), LARGE, setting=Setting(ranks_per_node=4, every_rank=True)
+    )
     assert not any("grids of up to" in note for note in every.notes)
 
 
@@ -351,7 +354,7 @@ def test_each_phase_has_a_way_of_its_own(of_a_root: Study, monkeypatch: pytest.M
 def test_a_root_computes_on_smaller_grids_what_it_does_among_all(of_a_root: Study) -> None:
     """Before a loop and behind it: what others wait for, and what no other rank does."""
     study = of_a_root
-    times = computation(study, LARGE).compute.sum(axis=1)
+    times = computation(study.scaled_dir(LARGE)).compute.sum(axis=1)
     model = load_model(study.root)
     few = fewer(model, LARGE, 4)
     assert isinstance(few, Fewer) and few.weight[0] == 1 and few.stands_for[0] == 0

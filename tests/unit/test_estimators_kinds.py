@@ -12,6 +12,7 @@ import pytest
 from corpus import grids, nests
 from test_any_counts import put_times
 
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.model.holdout import build_model
 from p3s.model.partners.relation import Shift
@@ -47,9 +48,9 @@ def study_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., S
 
 def mean_time(study: Study, setting: Setting) -> tuple[float, float]:
     """Return the mean communication of all ranks, and their mean time."""
-    found = estimate("machine", study, LARGE, setting=setting)
-    times = with_communication(computation(study, LARGE), found)
-    comm = times.comm.sum(axis=1)
+    found = estimate("machine", traces_of(study), LARGE, setting=setting)
+    times = with_communication(computation(study.scaled_dir(LARGE)), found)
+    comm = times.mpi.comm.sum(axis=1)
     return float(comm.mean()), float((times.own.sum(axis=1) + comm).mean())
 
 
@@ -92,7 +93,9 @@ def test_what_variation_adds_is_checked_as_well(study_of: Callable[..., Study]) 
     grids meet all ranks far better than where something does."""
     study = study_of(nests.vcycle_exits(), (4, 9, 16, 25))
     still, varied = (
-        estimate("machine", study, LARGE, setting=Setting(ranks_per_node=4, vary=vary)).stand_ins
+        estimate(
+            "machine", traces_of(study), LARGE, setting=Setting(ranks_per_node=4, vary=vary)
+        ).stand_ins
         for vary in (False, True)
     )
     assert still is not None and varied is not None and still.checked_n == varied.checked_n
@@ -150,7 +153,9 @@ def test_what_grows_with_the_ranks_is_on_smaller_grids() -> None:
 def test_levels_that_no_simulated_grid_has_are_told(study_of: Callable[..., Study]) -> None:
     """A cycle has one level more with each doubling: the interval is as wide, and it is said."""
     study = study_of(nests.vcycle_exits(), (4, 9, 16, 25))
-    found = estimate("machine", study, LARGE, setting=Setting(ranks_per_node=4, vary=False))
+    found = estimate(
+        "machine", traces_of(study), LARGE, setting=Setting(ranks_per_node=4, vary=False)
+    )
     (said,) = (note for note in found.notes if "no simulated grid has" in note)
     assert said.startswith(f"at {LARGE} processes ranks make calls of MPI_Recv and MPI_Send ")
     assert "up to 9 different ones of MPI_Recv, and 8 where ranks were simulated" in said
@@ -166,7 +171,7 @@ def test_the_interval_covers_what_was_never_simulated(
     item = next(i for i, one in enumerate(model.items) if one.phase == 1)
     monkeypatch.setattr(of_check, "unseen", lambda *_: [More(item, 9, seen)])
     ones = np.ones((few.n, 2))
-    made = Communication("machine", few.n, (0, 1), *(ones,) * 3, ones, ones, ones)
+    made = Communication("machine", few.n, (0, 1), np.stack([ones] * 6))
     found = with_unseen(made, few, [few], None)
     assert found.low[:, 0] == pytest.approx(1.0) and found.high[:, 0] == pytest.approx(1.0)
     assert found.low[:, 1] == pytest.approx(1 - share)

@@ -11,6 +11,8 @@ from replay_patterns import halo, ring, wave
 from test_estimators import study_of
 
 from p3s.base.errors import P3SError
+from p3s.base.settings import traces_of
+from p3s.predict.estimated import TRANSFER
 from p3s.predict.estimators import Setting, available, estimate
 
 needs_simgrid = pytest.mark.skipif(
@@ -21,15 +23,15 @@ needs_simgrid = pytest.mark.skipif(
 def test_where_simgrid_is_not_installed(tmp_path: Path, monkeypatch) -> None:
     study = study_of(tmp_path / "s", ring(2))
     monkeypatch.setenv("PATH", "")
-    assert "SimGrid is not installed" in available(study, 2)["simgrid"]
+    assert "SimGrid is not installed" in available(traces_of(study), 2)["simgrid"]
     with pytest.raises(P3SError, match="not installed"):
-        estimate("simgrid", study, 2)
+        estimate("simgrid", traces_of(study), 2)
 
 
 @needs_simgrid
 def test_it_needs_the_costs_of_messages(tmp_path: Path) -> None:
     study = study_of(tmp_path / "s", ring(2), machine=False)
-    assert "p3s machine measure" in available(study, 2)["simgrid"]
+    assert "p3s machine measure" in available(traces_of(study), 2)["simgrid"]
 
 
 @needs_simgrid
@@ -38,13 +40,14 @@ def test_it_needs_the_costs_of_messages(tmp_path: Path) -> None:
 )
 def test_it_says_what_the_simulation_says(trace, tmp_path: Path) -> None:
     study = study_of(tmp_path / "s", trace, mpi="other 1", background=True)
-    setting = Setting(vary=False, library="openmpi 4.1", ranks_per_node=1)
+    setting = Setting(vary=False, ranks_per_node=1)
     ours, theirs = (
-        estimate(name, study, trace.n, setting=setting) for name in ("machine", "simgrid")
+        estimate(name, traces_of(study), trace.n, setting=setting)
+        for name in ("machine", "simgrid")
     )
     assert theirs.phases == ours.phases and theirs.comm.shape == ours.comm.shape
     assert theirs.comm.sum() == pytest.approx(ours.comm.sum(), rel=0.05)
     assert (theirs.low <= theirs.comm).all() and (theirs.comm <= theirs.high).all()
-    assert np.isnan(theirs.waiting).all() and np.isnan(theirs.transfer).all()
+    assert np.isnan(theirs.waiting).all() and np.isnan(theirs.seconds[TRANSFER]).all()
     assert theirs.why_not == ours.why_not == ""
     assert any(note.startswith("collectives as in Open MPI") for note in theirs.notes)

@@ -278,7 +278,7 @@ def test_an_array_that_is_not_as_large_as_it_says_is_refused(shape: str, files: 
 
 def test_a_damaged_comparison_stops_a_prediction(files: Files, tmp_path: Path) -> None:
     from p3s.base.study import Study
-    from p3s.predict.prediction import _validations
+    from p3s.pipeline.prediction import _validations
 
     study = Study(files.root / "study")
     assert len(_validations(study)) == 1

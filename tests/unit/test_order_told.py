@@ -22,8 +22,8 @@ from p3s.model.fit import fit_model
 from p3s.model.holdout import build_model
 from p3s.model.order.kinds import Kinds
 from p3s.model.order.unfold import compare_order, left_to_chance, with_chance
+from p3s.pipeline.saved import read_prediction
 from p3s.predict.doubts import of_order
-from p3s.predict.saved import read_prediction
 
 
 def test_the_model_and_what_is_predicted_from_it_say_so(

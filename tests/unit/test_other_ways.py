@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from p3s.predict.prediction import _stacks
+from p3s.pipeline.prediction import _stacks
 
 PLACES = {"a": ("app+0x10", "app+0x20"), "b": ("app+0x30",)}
 

@@ -10,7 +10,7 @@ import pytest
 
 from p3s.machine import network, show
 from p3s.model.types import block_at, packed_of
-from p3s.predict.estimated import Communication
+from p3s.predict.estimated import SOFTWARE, Communication
 from p3s.predict.estimators.messages import with_packing
 from p3s.program.own_costs import (
     PackCosts,
@@ -174,9 +174,9 @@ def test_smaller_blocks_are_the_high_end() -> None:
 
 def test_packing_is_software_time_with_its_interval() -> None:
     one = np.ones((2, 2))
-    plain = Communication("machine", 2, (0, 1), one, one, one, 0 * one, 0 * one, one)
+    plain = Communication("machine", 2, (0, 1), np.stack([one, 0 * one, 0 * one, one, one, one]))
     found = with_packing(plain, with_calls(SEND), COSTS)
-    assert found.comm[0, 1] == found.software[0, 1] == 1 + 600e-9
+    assert found.comm[0, 1] == found.seconds[SOFTWARE, 0, 1] == 1 + 600e-9
     assert (found.low[0, 1], found.high[0, 1]) == (1 + 300e-9, 1 + 1200e-9)
     assert found.notes == ("the cost of packing non-contiguous datatypes was measured",)
     assert with_packing(plain, trace(), COSTS) is plain

@@ -11,6 +11,7 @@ from machines import synthetic
 from replay_patterns import Trace, halo, ring
 
 from p3s.base.progress import Progress
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
@@ -57,7 +58,7 @@ def job(root: Path, trace: Trace, nodes: int, ppn: int, told: str = "fat-tree:2,
     study = Study.create(root, ["mpiexec", "-n", "{np}", "program"])
     trace.write(study.scaled_dir(trace.n))
     replace(synthetic(), network=NETWORK, facts=Facts(cores=ppn)).save(study.root / "machine.json")
-    messages = measured_messages(study, None, Setting(library="openmpi 4.1"))
+    messages = measured_messages(traces_of(study), None, Setting())
     fabric = read_fabric(told, nodes) if told else one_switch(nodes)
     where = allocation(nodes, ppn)
     return job_of(study, trace.n, where, fabric, messages, known=bool(told))
@@ -65,7 +66,7 @@ def job(root: Path, trace: Trace, nodes: int, ppn: int, told: str = "fat-tree:2,
 
 def total(job: Job, where) -> float:
     times = job.times(where)
-    return float((times.compute + times.comm).sum(axis=1).max())
+    return float((times.compute + times.mpi.comm).sum(axis=1).max())
 
 
 def test_messages_inside_a_node_cost_what_was_measured_there() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,19 @@ import numpy as np
 import pytest
 from comparisons import held_out
 from handmade import phase, put_model, put_replay, put_scaled
+from phase_times import changed, times_by_hand
 
 from p3s.base.errors import P3SError
+from p3s.base.settings import traces_of
 from p3s.base.study import Study, read_json, write_json
 from p3s.capture import Call, RankTrace, RunTrace
 from p3s.model.comparison import HoldOut, Overlap, Weights
+from p3s.pipeline.prediction import predict
 from p3s.predict.case import Facts
 from p3s.predict.doubts import unknown_share
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import estimate
-from p3s.predict.prediction import compose, predict
+from p3s.predict.prediction import compose
 from p3s.predict.residual import Measured, run_times
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.types import Prediction
@@ -37,7 +39,9 @@ def study(tmp_path: Path) -> Study:
 
 
 def phase_times(study: Study, n: int) -> PhaseTimes:
-    return with_communication(computation(study, n), estimate("simulation", study, n))
+    return with_communication(
+        computation(study.scaled_dir(n)), estimate("simulation", traces_of(study), n)
+    )
 
 
 def put_two_phases(study: Study) -> None:
@@ -99,7 +103,7 @@ def test_the_sum_of_the_thesis_is_over_the_slowest_rank_of_each_phase(study: Stu
 def times_at(n: int, seconds: float, width: float = 0.09, **head: Any) -> PhaseTimes:
     zero = np.zeros((n, 1))
     head = {"share": {"exact": {"events": 1, "bytes": 1, "work": 1}}, **head}
-    return PhaseTimes(n, [phase(0)], zero + seconds, zero, zero, zero, np.array([width]), head)
+    return times_by_hand(n, [phase(0)], zero + seconds, zero, np.array([width]), head)
 
 
 def codes(result: Prediction) -> list[str]:
@@ -198,7 +202,7 @@ def test_far_extrapolation_lowers_confidence(n: int, grade: str) -> None:
 
 
 def test_replay_on_shared_cores_is_noted_once() -> None:
-    times = {n: replace(times_at(n, 1.0), why_not="4 ranks shared 2 cores") for n in (4, 8)}
+    times = {n: changed(times_at(n, 1.0), why_not="4 ranks shared 2 cores") for n in (4, 8)}
     result = compose(times, {}, [4])
     noted = [each for each in result.reasons if "shared 2 cores" in each.text]
     assert len(noted) == 1 and "4 and 8 processes" in noted[0].text

@@ -16,7 +16,7 @@ from test_any_counts import put_times
 
 import p3s
 from p3s.pipeline import predicting
-from p3s.predict.saved import read_prediction
+from p3s.pipeline.saved import read_prediction
 
 #: What nothing waits for longer than.
 LIMIT_S = 300.0

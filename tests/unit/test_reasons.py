@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from comparisons import comparison, held_out, work
 from handmade import phase, put_model, put_replay, put_scaled
+from phase_times import changed
 from test_predict import codes, times_at
 
 from p3s.base.artefacts import crc_of
@@ -19,15 +20,16 @@ from p3s.base.study import Study, write_json
 from p3s.base.text import joined, over, plural, processes
 from p3s.capture.other_calls import OtherCall
 from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
+from p3s.pipeline.prediction import predict
+from p3s.pipeline.saved import PredictionFile
 from p3s.predict.advice import narrower_by
 from p3s.predict.case import Facts
 from p3s.predict.commands import NO_STUDY
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.estimated import Communication
-from p3s.predict.prediction import compose, predict
+from p3s.predict.prediction import compose
 from p3s.predict.residual import Measured, contradictions
 from p3s.predict.rows import comm_ends
-from p3s.predict.saved import PredictionFile
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import CODES, PREDICTION, Prediction, Reason, in_short, named, untrusted
 from p3s.program.order.unstick import moved_earlier
@@ -46,8 +48,8 @@ def halving(*counts: int, seconds: float = 64.0) -> dict[int, PhaseTimes]:
 
 def talking(made: PhaseTimes, seconds: float = 60.0) -> PhaseTimes:
     """Return times with so many seconds more in calls."""
-    comm = made.comm + seconds
-    return replace(made, comm=comm, comm_low=comm, comm_high=comm)
+    comm = made.mpi.comm + seconds
+    return changed(made, comm=comm, comm_low=comm, comm_high=comm)
 
 
 def run_of(n: int, total: float, *, wall: float | None = None, repeats: int = 1) -> Measured:
@@ -60,7 +62,7 @@ def run_of(n: int, total: float, *, wall: float | None = None, repeats: int = 1)
 def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
     """All that can be wrong at once; what a file holds is what was made."""
     times = {
-        n: replace(
+        n: changed(
             talking(times_at(n, 1.0 / n**2, 3.0), 0.13 / n**2), why_not="all nodes are one machine"
         )
         for n in (2, 4, 400)
@@ -129,7 +131,7 @@ def test_messages_that_take_no_time_make_no_prediction_unusable() -> None:
     """What the model missed weighs what its messages may cost, iterations what they compute."""
     held = held_out(4, p2p_triples=Overlap(9, 9, 0))
     for comm, grade in ((0.0, "usable"), (0.05, "rough"), (1.0, "unusable")):
-        made = replace(times_at(8, 1.0), comm=times_at(8, 1.0).comm + comm)
+        made = changed(times_at(8, 1.0), comm=times_at(8, 1.0).mpi.comm + comm)
         result = compose({8: made}, {}, [4], Facts(holdout=held))
         assert result.grade == grade and texts(result, "holdout-missed")
 
@@ -137,7 +139,7 @@ def test_messages_that_take_no_time_make_no_prediction_unusable() -> None:
 # ---- each condition --------------------------------------------------------------------------
 def test_communication_that_was_not_measured_as_in_a_run() -> None:
     times = {
-        n: replace(made, why_not="" if n == 4 else "one host")
+        n: changed(made, why_not="" if n == 4 else "one host")
         for n, made in halving(2, 4, 8).items()
     }
     result = compose(times, {}, [2])
@@ -153,7 +155,7 @@ def test_communication_that_was_not_measured_as_in_a_run() -> None:
 
 def with_messages(n: int, followed: Followed) -> PhaseTimes:
     """One second of computation and three in calls, of a simulation that got so far."""
-    return replace(talking(times_at(n, 1.0), 3.0), followed=followed)
+    return changed(talking(times_at(n, 1.0), 3.0), followed=followed)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_messages_that_have_no_partner_in_the_model(left: float, grade: str) -> 
 @pytest.mark.parametrize(("off", "grade"), [(0.01, "usable"), (0.3, "rough"), (0.5, "unusable")])
 def test_smaller_grids_that_are_far_off(off: float, grade: str) -> None:
     stand_ins = StandIns(3, 256, ("sides",), 0.01, off, 1024, -off)
-    made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
+    made = changed(with_messages(8, Followed()), stand_ins=stand_ins)
     result = compose({8: made}, {}, [4])
     assert result.grade == grade
     if grade != "usable":
@@ -189,20 +191,20 @@ def test_smaller_grids_for_more_ranks_than_can_be_simulated(
 ) -> None:
     monkeypatch.setattr("p3s.predict.checks.MOST_RANKS", 7)
     stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.3, 1024, -0.3)
-    made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
+    made = changed(with_messages(8, Followed()), stand_ins=stand_ins)
     (reason,) = compose({8: made}, {}, [4]).reasons
     assert "--every-rank" not in reason.advice and "trend" in reason.advice
 
 
 def test_smaller_grids_that_could_be_checked_nowhere() -> None:
     stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.01)
-    made = replace(with_messages(8, Followed()), stand_ins=stand_ins)
+    made = changed(with_messages(8, Followed()), stand_ins=stand_ins)
     result = compose({8: made}, {}, [4])
     (reason,) = result.reasons
     assert reason.code == "stand-ins" and reason.rough and reason.cost == pytest.approx(0.15)
     assert "at no smaller count" in reason.text and "--every-rank" in reason.advice
-    comm = made.comm / 100
-    little = replace(made, comm=comm, comm_low=comm, comm_high=comm)
+    comm = made.mpi.comm / 100
+    little = changed(made, comm=comm, comm_low=comm, comm_high=comm)
     assert codes(compose({8: little}, {}, [4])) == []
 
 
@@ -212,12 +214,12 @@ def test_communication_is_that_of_all_ranks_that_may_be_the_slowest(alike: float
     made = with_messages(4, Followed())
     compute, comm = np.full((4, 1), 1.0), np.full((4, 1), 3.0 * (1 - alike))
     compute[-1], comm[-1] = 3.5, 0.5
-    times = replace(made, compute=compute, comm=comm, comm_low=comm * 0.9, comm_high=comm * 1.1)
+    times = changed(made, compute=compute, comm=comm, comm_low=comm * 0.9, comm_high=comm * 1.1)
     low, high = comm_ends(times)
     assert low == pytest.approx(0.45)
     assert high == pytest.approx(0.55 if alike > 0.1 else 3.3 * (1 - alike))
     stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.01)
-    wide = replace(times, comm_high=comm * 2, stand_ins=stand_ins)
+    wide = changed(times, comm_high=comm * 2, stand_ins=stand_ins)
     assert comm_ends(wide)[1] == pytest.approx(6.0 * (1 - alike))
 
 
@@ -243,7 +245,7 @@ def test_an_order_that_cannot_be_executed_is_not_trusted() -> None:
 def test_what_a_simulation_could_not_follow_outlives_its_file(tmp_path: Path) -> None:
     followed = Followed(3.0, 100.0, ("MPI_Isend",), 0.5, 6.2)
     part = np.ones((2, 1))
-    made = Communication("typical", 2, (1,), part, part, part, part, part, part, followed=followed)
+    made = Communication("typical", 2, (1,), np.stack([part] * 6), followed=followed)
     assert made.followed == followed
     assert (
         Followed(unsettled=0.5, change=6.2).with_unmatched(
@@ -305,11 +307,12 @@ def test_how_wide_an_interval_would_be_with_another_count() -> None:
 def test_what_is_wide_names_the_run_that_would_make_it_narrower() -> None:
     """Messages on two shared cores: between a tenth of the time and ten times."""
     made = times_at(8, 0.1)
-    wide = replace(made, comm=made.comm + 0.9, comm_low=made.comm, comm_high=made.comm + 9.0)
+    comm = made.mpi.comm
+    wide = changed(made, comm=comm + 0.9, comm_low=comm, comm_high=comm + 9.0)
     (said,) = texts(compose({8: wide}, {}, [4]), "wide")
     assert "measure messages on nodes with a core for each rank" in said
     assert "p3s predict -n 8 --network infiniband-hdr" in said
-    typical = replace(wide, estimator="typical")
+    typical = changed(wide, estimator="typical")
     (said,) = texts(compose({8: typical}, {}, [4]), "wide")
     assert "measure messages on nodes" in said and "--network" not in said, "it is taken already"
 

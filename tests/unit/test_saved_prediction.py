@@ -17,7 +17,7 @@ from made_predictions import made_prediction, reason, record
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.base.study import Study
-from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, PredictionFile, read_prediction
+from p3s.pipeline.saved import COUNT_COLUMNS, PHASE_COLUMNS, PredictionFile, read_prediction
 from p3s.predict.types import PREDICTION
 
 SCHEMA = load_schema("prediction-4")

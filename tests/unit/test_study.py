@@ -16,7 +16,7 @@ from p3s.base.records import commit_run, keep_failed_run, stage_run
 from p3s.base.study import Study, read_json, write_bytes, write_json
 from p3s.base.text import differing
 from p3s.formats.exported import new_directory, new_file
-from p3s.predict.commands import counts_to_add
+from p3s.pipeline.commands import counts_to_add
 
 COMMAND = ["mpiexec", "-n", "{np}", "./app", "-o", "x y"]
 

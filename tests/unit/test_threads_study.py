@@ -170,7 +170,7 @@ def test_nodes_and_cores_are_those_of_the_layout(surface: surfaces.Surface) -> N
 
 
 def test_surface_is_the_same_read_again(made: Study, surface: surfaces.Surface) -> None:
-    path = surfaces.write(made, surface)
+    path = surfaces.write(made.root, surface)
     assert surfaces.SURFACE.read(path) == surface
     path.write_bytes(sealed(path.read_bytes().replace(b'"cells"', b'"sells"')))
     with pytest.raises(Defect, match="as p3s wrote it; this is a bug"):
@@ -178,7 +178,7 @@ def test_surface_is_the_same_read_again(made: Study, surface: surfaces.Surface) 
     path.write_bytes(path.read_bytes().replace(b'"sells"', b'"bells"'))
     with pytest.raises(Damaged, match="damaged, or changed"):
         surfaces.SURFACE.read(path)
-    surfaces.write(made, surface)
+    surfaces.write(made.root, surface)
 
 
 def test_surface_as_text(surface: surfaces.Surface) -> None:
@@ -243,7 +243,7 @@ def test_advice_keeps_to_the_counts_and_threads_that_are_named(made: Study) -> N
 
 
 def test_report_has_heat_maps(made: Study, surface: surfaces.Surface, tmp_path: Path) -> None:
-    surfaces.write(made, surface)
+    surfaces.write(made.root, surface)
     page = tmp_path / "report.html"
     write_page(view_of(made), page)
     text = page.read_text()

@@ -14,15 +14,16 @@ from machines import synthetic
 from replay_patterns import Trace
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.settings import traces_of
 from p3s.base.study import Study, write_json
 from p3s.costs.spread import Distribution, Spread
 from p3s.costs.types import COMPUTE
 from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
+from p3s.pipeline.prediction import predict
+from p3s.pipeline.saved import PredictionFile
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting, estimate
-from p3s.predict.prediction import predict
-from p3s.predict.saved import PredictionFile
 from p3s.predict.types import PREDICTION, Prediction, WhatIf
 from p3s.predict.what_if.answers import with_answers
 from p3s.predict.what_if.changes import read_changes
@@ -90,10 +91,10 @@ def asked(
 ) -> Prediction:
     setting = more.pop("setting", Setting())
     result = predict(study, counts, Estimation(estimator, setting=setting))  # type: ignore[arg-type]
-    costs = costs_of(study, result.estimator, None, setting)  # type: ignore[arg-type]
+    costs = costs_of(traces_of(study), result.estimator, None, setting)  # type: ignore[arg-type]
     table = more.pop("table", False)
     return with_answers(
-        study,
+        traces_of(study),
         result,
         [read_changes(text) for text in texts],
         costs,
@@ -262,15 +263,15 @@ def test_both_are_drawn_alike(tmp_path: Path) -> None:
     assert half.saved_low_s is not None and half.saved_low_s > 0
     # lasting differences go, those of single turns stay
     balanced = each["balanced"]
-    even = estimate("machine", study, 16, setting=Setting(vary=False)).comm.max()
+    even = estimate("machine", traces_of(study), 16, setting=Setting(vary=False)).comm.max()
     assert 0 < balanced.saved_s < row.comm_s - even
 
 
 def test_the_simulation_as_it_is_is_that_of_the_prediction(tmp_path: Path) -> None:
     study = study_of(tmp_path, all_reduce(16, 8, [1 * MS] * 16))
     put_spread(study)
-    there = Simulation(study, 16, costs_of(study, "machine", None, Setting()))
-    assert np.array_equal(there.base.times.comm, estimate("machine", study, 16).comm)
+    there = Simulation(traces_of(study), 16, costs_of(traces_of(study), "machine", None, Setting()))
+    assert np.array_equal(there.base.times.mpi.comm, estimate("machine", traces_of(study), 16).comm)
 
 
 def test_what_the_prediction_has_simulated_is_not_simulated_again(
@@ -279,19 +280,18 @@ def test_what_the_prediction_has_simulated_is_not_simulated_again(
     """The same to the bit, with and without the ends of the interval, and drawn as often."""
     study = study_of(tmp_path, all_reduce(16, 8, [1 * MS] * 16))
     put_spread(study)
-    costs, kept = costs_of(study, "machine", None, Setting()), {}
+    costs, kept = costs_of(traces_of(study), "machine", None, Setting()), {}
     predict(study, [16], Estimation("machine", setting=Setting(), keep=kept))
-    own = Simulation(study, 16, costs)
-    again = Simulation(study, 16, replace(costs, found=kept))
+    own = Simulation(traces_of(study), 16, costs)
+    again = Simulation(traces_of(study), 16, replace(costs, found=kept))
     plain = own.simulated(own.as_is, None, ends=False)
     monkeypatch.setattr(Simulation, "simulated", lambda *_, **__: pytest.fail("simulated again"))
     for there in (again.base, again._plain):
-        assert np.array_equal(there.times.comm, plain.times.comm)
+        assert np.array_equal(there.times.mpi.comm, plain.times.mpi.comm)
         assert there.draws[0].plan == plain.draws[0].plan and there.draws[0].plan
     monkeypatch.undo()
-    for name in ("comm", "comm_low", "comm_high", "waiting", "transfer", "software"):
-        mine, its = (getattr(one.base.times, name) for one in (own, again))
-        assert np.array_equal(mine, its), name
+    mine, its = (one.base.times.mpi.seconds for one in (own, again))
+    assert np.array_equal(mine, its)
 
 
 def test_a_replay_is_answered_by_the_simulation(tmp_path: Path) -> None:

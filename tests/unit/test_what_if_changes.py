@@ -9,16 +9,7 @@ import pytest
 from p3s.base.errors import UsageError
 from p3s.pipeline.predicting import what_ifs_of
 from p3s.predict.what_if.altered import altered_network, scaled
-from p3s.predict.what_if.changes import (
-    Algorithm,
-    Balanced,
-    Changes,
-    OnNetwork,
-    Placed,
-    Scaled,
-    check_phases,
-    read_changes,
-)
+from p3s.predict.what_if.changes import Change, Changes, check_phases, read_changes
 from p3s.program.collectives.choose import Rule
 from p3s.simulate.network import Network, rough_network
 from p3s.simulate.switch_links import Trunks
@@ -27,28 +18,28 @@ from p3s.simulate.switch_links import Trunks
 @pytest.mark.parametrize(
     ("text", "parts", "canonical"),
     [
-        ("latency/2", [Scaled("latency", 0.5)], "latency / 2"),
-        ("Bandwidth *2", [Scaled("bandwidth", 2.0)], "bandwidth * 2"),
-        ("software*0", [Scaled("software", 0.0)], "software * 0"),
-        ("phase 3 * 0.7", [Scaled("phase", 0.7, 3)], "phase 3 * 0.7"),
-        ("phase -1/3", [Scaled("phase", 1 / 3, -1)], "phase start / 3"),
-        ("Phase END*0.5", [Scaled("phase", 0.5, -2)], "phase end / 2"),
-        ("balanced phase end", [Balanced(-2)], "balanced phase end"),
-        ("compute/1.6", [Scaled("compute", 0.625)], "compute * 0.625"),
-        ("balanced", [Balanced()], "balanced"),
-        ("Balanced phase 2", [Balanced(2)], "balanced phase 2"),
-        ("allreduce=RING", [Algorithm(Rule("allreduce", "ring"))], "allreduce=ring"),
+        ("latency/2", [Change("latency", 0.5)], "latency / 2"),
+        ("Bandwidth *2", [Change("bandwidth", 2.0)], "bandwidth * 2"),
+        ("software*0", [Change("software", 0.0)], "software * 0"),
+        ("phase 3 * 0.7", [Change("phase", 0.7, 3)], "phase 3 * 0.7"),
+        ("phase -1/3", [Change("phase", 1 / 3, -1)], "phase start / 3"),
+        ("Phase END*0.5", [Change("phase", 0.5, -2)], "phase end / 2"),
+        ("balanced phase end", [Change("balanced", phase=-2)], "balanced phase end"),
+        ("compute/1.6", [Change("compute", 0.625)], "compute * 0.625"),
+        ("balanced", [Change("balanced")], "balanced"),
+        ("Balanced phase 2", [Change("balanced", phase=2)], "balanced phase 2"),
+        ("allreduce=RING", [Change("allreduce", Rule("allreduce", "ring"))], "allreduce=ring"),
         (
             "MPI_Bcast=pipeline:65536",
-            [Algorithm(Rule("bcast", "pipeline", 65536))],
+            [Change("bcast", Rule("bcast", "pipeline", 65536))],
             "bcast=pipeline:65536",
         ),
-        ("network = ideal", [OnNetwork("ideal")], "network=ideal"),
-        ("network=Dir/My.json", [OnNetwork("Dir/My.json")], "network=Dir/My.json"),
-        ("placement=cyclic", [Placed("cyclic")], "placement=cyclic"),
+        ("network = ideal", [Change("network", "ideal")], "network=ideal"),
+        ("network=Dir/My.json", [Change("network", "Dir/My.json")], "network=Dir/My.json"),
+        ("placement=cyclic", [Change("placement", "cyclic")], "placement=cyclic"),
         (
             "latency/2, phase 0*0.5,balanced",
-            [Scaled("latency", 0.5), Scaled("phase", 0.5, 0), Balanced()],
+            [Change("latency", 0.5), Change("phase", 0.5, 0), Change("balanced")],
             "latency / 2, phase 0 / 2, balanced",
         ),
     ],
@@ -77,7 +68,7 @@ def test_the_table_is_asked_for_or_not() -> None:
 
 
 def made(network: Network, text: str) -> Network:
-    change = altered_network(read_changes(text).parts)
+    change = altered_network(read_changes(text))
     assert change is not None
     return change(network)
 
@@ -108,7 +99,7 @@ def test_software_and_an_ideal_network() -> None:
     assert free.rate == math.inf and free.post == 0 and free.trunks is None
     for path in free.paths.values():
         assert not path.transfer.at([0, 1e9]).any() and not path.send.at([0, 1e9]).any()
-    assert altered_network(read_changes("balanced, network=my").parts) is None
+    assert altered_network(read_changes("balanced, network=my")) is None
 
 
 def test_links_between_switches_are_faster_too() -> None:
@@ -119,5 +110,7 @@ def test_links_between_switches_are_faster_too() -> None:
 
 
 def test_changes_of_a_kind() -> None:
-    found = Changes("", (Balanced(1), Scaled("phase", 0.5, 2), Scaled("latency", 0.5)))
-    assert found.of(Balanced) == [Balanced(1)] and found.phases == {1, 2}
+    found = Changes(
+        "", (Change("balanced", phase=1), Change("phase", 0.5, 2), Change("latency", 0.5))
+    )
+    assert found.of("balanced") == [Change("balanced", phase=1)] and found.phases == {1, 2}

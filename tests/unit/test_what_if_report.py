@@ -11,7 +11,7 @@ from report_studies import put_study
 
 from p3s.base.errors import Damaged
 from p3s.pipeline.content import content_of
-from p3s.predict.saved import PredictionFile
+from p3s.pipeline.saved import PredictionFile
 from p3s.predict.types import PREDICTION, Prediction, WhatIf, WhatIfAt
 from p3s.report.details import what_if
 from p3s.report.html import render as page

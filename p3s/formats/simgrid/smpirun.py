@@ -19,7 +19,7 @@ import numpy as np
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.base.host.simgrid import run_simgrid, simgrid_program
-from p3s.base.study import Study
+from p3s.base.records import Traces, scaled_dir
 from p3s.base.text import processes
 from p3s.formats.calls import RankProgram, programs_of_steps
 from p3s.formats.exported import Exported
@@ -163,23 +163,23 @@ def _times(
 # ---- the estimator -------------------------------------------------------------------------
 
 
-def why_not(study: Study, machine: Path | None) -> str:
+def why_not(traces: Traces, machine: Path | None) -> str:
     """Return "" or why SimGrid cannot be used: it is not installed, or there are no costs."""
     if not shutil.which("smpirun"):
         return "SimGrid is not installed (smpirun; Debian: libsimgrid-dev)"
-    return no_costs(study, machine)
+    return no_costs(traces, machine)
 
 
 def communication(
-    study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
+    traces: Traces, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
     """Return the communication of ``n`` processes; see estimators.estimate.
 
     Waiting, transfer and software are NaN: SimGrid tells how long a call takes, not why.
     """
-    messages = measured_messages(study, machine, setting)
+    messages = measured_messages(traces, machine, setting)
     costs = messages.on(1)
-    program = read_program(study.scaled_dir(n))
+    program = read_program(scaled_dir(traces.root, n))
     ready = on_nodes_of(program, messages.library, setting, messages.cores)
     notes: list[str] = []
     sums, settling = [], Settling()
@@ -187,9 +187,10 @@ def communication(
         say(f"{processes(n)}: SimGrid's replay, {name} costs")
         sums.append(_total(ready, network, notes, settling))
     typical, low, high = sums
+    unknown = np.full_like(typical, np.nan)
     ends = np.minimum(low, typical), np.maximum(high, typical)
-    phases, (comm, low, high) = by_phase(ready, read_head(study.scaled_dir(n), n), (typical, *ends))
-    unknown = np.full_like(comm, np.nan)
+    head = read_head(scaled_dir(traces.root, n), n)
+    phases, seconds = by_phase(ready, head, np.stack([typical, *(unknown,) * 3, *ends]))
     said = [
         f"costs of messages: {costs[0].source}",
         f"collectives as in {messages.library}",
@@ -200,12 +201,7 @@ def communication(
         "simgrid",
         n,
         phases,
-        comm,
-        low,
-        high,
-        unknown,
-        unknown.copy(),
-        unknown.copy(),
+        seconds,
         messages.why_not,
         (*said, *ready.notes, *dict.fromkeys(notes)),
         followed=settling.into(ready.followed),

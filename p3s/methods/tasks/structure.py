@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.settings import traces_of
 from p3s.base.text import figures, percent, processes, seconds
 from p3s.methods.tasks.queue import Queue, Range, TaskQueue, most_workers, time_of
 from p3s.methods.tasks.recognise import learned, of_path
 from p3s.predict.checks import EFFICIENCY_LIMIT
+from p3s.predict.estimated import COMM, HIGH, LOW, WAITING
 from p3s.predict.estimates import Dealt, Structure
 from p3s.predict.residual import Measured
 from p3s.predict.times import PhaseTimes
@@ -48,7 +50,7 @@ def network_for(
 
     if name in ("simulation", "thesis") and study.replay_path(n).exists():
         return Network.from_json(study.replay(n)["simulated_with"])
-    messages = messages_of(study, name, machine, setting or Choices())
+    messages = messages_of(traces_of(study), name, machine, setting or Choices())
     return messages.on(max(-(-n // messages.cores), 1))[0]
 
 
@@ -76,9 +78,8 @@ def with_queue(
     mean = max(statistics.fmean(float(each.mean()) for each in found.tasks), 1e-300)
     long = time_of(replace(found, tasks=tuple(t + own for t in found.tasks)), n, way, software)
     columns, all_of_it = _phases(times, found, study)
-    compute, comm = times.compute.copy(), times.comm.copy()
-    low, high = times.comm_low.copy(), times.comm_high.copy()
-    waiting = np.zeros_like(comm) if times.waiting is None else np.array(times.waiting)
+    compute, seconds = times.compute.copy(), times.mpi.seconds.copy()
+    comm, low, high = seconds[COMM], seconds[LOW], seconds[HIGH]
     busy = np.full(n, long.working * long.seconds * mean / (mean + own))
     busy[list(found.apart)] = long.busy * long.seconds
     at = np.arange(n), columns
@@ -86,17 +87,17 @@ def with_queue(
     compute[at] = busy
     comm[at] = np.maximum(long.seconds - busy, 0.0)
     low[at], high[at] = (np.maximum(end - busy, 0.0) for end in (long.low, long.high))
-    waiting[at] += comm[at] - was
+    seconds[WAITING][at] += comm[at] - was
+    seconds[WAITING] = np.maximum(seconds[WAITING], 0.0)
+    seconds[LOW] = np.minimum(low, comm)
+    seconds[HIGH] = np.maximum(high, comm)
+    followed = Followed() if all_of_it else times.mpi.followed
     changed = replace(
         times,
         compute=compute,
-        comm=comm,
-        comm_low=np.minimum(low, comm),
-        comm_high=np.maximum(high, comm),
-        waiting=None if times.waiting is None else np.maximum(waiting, 0.0),
+        mpi=replace(times.mpi, seconds=seconds, followed=followed),
         work_rel_half_width=_without(times.work_rel_half_width, columns),
         phases=[_sure(phase, i in set(columns.tolist())) for i, phase in enumerate(times.phases)],
-        followed=Followed() if all_of_it else times.followed,
     )
     return changed, long
 

@@ -111,7 +111,7 @@ def _sentence(text: str) -> str:
 
 
 def _surface(study: Study, setting: str) -> Surface | None:
-    path = surface_path(study, setting)
+    path = surface_path(study.root, setting)
     found = [path] if path.exists() else sorted(study.root.glob("surface-*.json"))
     return SURFACE.read(found[-1]) if found else None
 

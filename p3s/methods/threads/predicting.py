@@ -33,7 +33,7 @@ from p3s.base.text import plural, processes
 from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.parameters import Laws, OverThreads, Wanted, node_of, plain_node
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_signatures, machine_file
-from p3s.predict.what_if.changes import MoreThreads, NotKnown
+from p3s.predict.what_if.changes import MoreThreads
 
 if TYPE_CHECKING:
     from p3s.costs.types import Teams
@@ -109,16 +109,16 @@ def ensure_base(root: Study, file: ThreadFile, rest: str) -> Study:
     return at
 
 
-def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads | NotKnown:
+def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads | str:
     """Return what other numbers of threads do to a study, or why that is not known.
 
     per_node: its processes of a node, which their threads fill.
     """
     if study.manifest().get("moved_from"):
-        return NotKnown("laws of threads are those of the machine of the runs")
+        return "laws of threads are those of the machine of the runs"
     found, threads = parent_of(study), threads_of(study)
     if found is None or not threads:
-        return NotKnown(
+        return (
             "the study has no runs with several numbers of threads; trace some: p3s characterize "
             "--threads 1,2,4"
         )
@@ -130,12 +130,12 @@ def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads
             file = ensure_threads(root, plain_node(slots), progress)
         base = ensure_base(root, file, setting_name(without_threads(setting)))
     except P3SError as error:
-        return NotKnown(str(error))
+        return str(error)
     from p3s.methods.threads.text import doubts
 
     against = [reason.text for reason in doubts(file) if reason.untrustworthy]
     if against or not file.laws:
-        return NotKnown(against[0] if against else "no times of computation were taken")
+        return against[0] if against else "no times of computation were taken"
 
     def law(was: tuple[int, int], now: tuple[int, int]) -> Teams:
         from p3s.methods.threads.stage import Layout, factors
@@ -255,7 +255,7 @@ def over_threads(
     )
     request = request_of(AUTO, network, True, ReplaySettings())
     found = surface(study, wanted, request, progress)
-    write(study, found)
+    write(study.root, found)
     return found
 
 

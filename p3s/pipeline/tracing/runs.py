@@ -205,7 +205,7 @@ def _repeats(
 
 def _propose_quiet(study: Study, done: Traced, bar: Progress) -> None:
     """Say the command for counts of which all runs were disturbed."""
-    from p3s.predict.commands import Commands
+    from p3s.pipeline.commands import Commands
     from p3s.signature.times import MOST_RUNS, lacks_quiet_runs, load_times
 
     counts = [r.np for r in done.counts if lacks_quiet_runs(load_times(study.root, r.np))]
@@ -221,7 +221,7 @@ def _of(rep: int, repeats: int) -> str:
 def _trace_counts(
     study: Study, launch: Launch, plans: Mapping[int, list[_Step]], bar: Progress, kept: bool
 ) -> Traced:
-    from p3s.predict.commands import Commands
+    from p3s.pipeline.commands import Commands
     from p3s.signature.signature import characterize
     from p3s.signature.times import as_json, load_times, notes
 

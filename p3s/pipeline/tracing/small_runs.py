@@ -15,6 +15,7 @@ from p3s.costs.small_runs.summary import FarFile, FarWorkload
 from p3s.costs.small_runs.walk import Reference, counts_upward, stop
 from p3s.model.holdout import build_model
 from p3s.model.stage import check_dims, keep_dims, known_grid, load
+from p3s.pipeline.commands import Commands, counts_to_add, most_repeats
 from p3s.pipeline.costing import write_far
 from p3s.pipeline.other_inputs import (
     check_command,
@@ -27,7 +28,6 @@ from p3s.pipeline.other_inputs import (
 )
 from p3s.pipeline.tracing.counts import Asked, Failure, Traced, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
-from p3s.predict.commands import Commands, counts_to_add, most_repeats
 from p3s.signature_runner.work_unit import in_unit_of
 
 

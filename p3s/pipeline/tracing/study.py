@@ -36,7 +36,7 @@ from p3s.signature_runner.traced_run import Launch, check_template, program_of, 
 from p3s.signature_runner.work_unit import of_study
 
 if TYPE_CHECKING:
-    from p3s.predict.validate import Validation
+    from p3s.pipeline.validating import Validation
 
 
 def default_study(words: Sequence[str], asked: Asked) -> Path:
@@ -142,7 +142,7 @@ def left_over(study: Study, done: Traced) -> str:
 
 def lacking(study: Study, done: Traced, *, part: bool = False) -> str:
     """Return why a study has too few counts after they were traced; "" where it has enough."""
-    from p3s.predict.commands import Commands, counts_to_add
+    from p3s.pipeline.commands import Commands, counts_to_add
 
     have = study.signature_counts()
     if len(have) >= MIN_COUNTS or (part and have):
@@ -219,7 +219,7 @@ def compared(
 
     there: the directory that the study's own command is for, None: this one.
     """
-    from p3s.predict.validate import validate
+    from p3s.pipeline.validating import validate
 
     if launch is not None:
         with chdir(there or "."):

@@ -21,9 +21,9 @@ from p3s.model.evaluate import Amounts, Evaluator, ScaledRows
 from p3s.model.grid.admissible import doubt
 from p3s.model.stage import load
 from p3s.model.verdicts import judged_at
-from p3s.predict.estimated import Communication
+from p3s.predict.estimated import COMM, HIGH, LOW, Communication
 from p3s.predict.estimators.fewer import Checked, slower, taken_to
-from p3s.predict.estimators.grids import COMM, Grids, Simulated
+from p3s.predict.estimators.grids import Grids, Simulated
 from p3s.predict.estimators.settings import Setting
 from p3s.program.fewer import Fewer, fewer
 
@@ -77,7 +77,7 @@ def _varies(smallest: Simulated) -> bool:
 
 def _smaller(grids: Grids, cores: int) -> Iterator[Fewer]:
     """Yield the smaller grids of such counts, in the order in which they are tried."""
-    model = load(grids.study.root)
+    model = load(grids.traces.root)
     smallest = grids.grid(0, grids.few)
     per_rank = smallest.size / grids.few.n
     large = grids.few.large
@@ -189,12 +189,10 @@ def with_unseen(
             for k in found.phases
         ]
     )
-    return replace(
-        found,
-        low=np.minimum(found.low, found.comm * (1.0 - off)),
-        high=np.maximum(found.high, found.comm * (1.0 + off)),
-        notes=(*found.notes, _told(few, more)),
-    )
+    seconds = found.seconds.copy()
+    seconds[LOW] = np.minimum(found.low, found.comm * (1.0 - off))
+    seconds[HIGH] = np.maximum(found.high, found.comm * (1.0 + off))
+    return replace(found, seconds=seconds, notes=(*found.notes, _told(few, more)))
 
 
 def _told(few: Fewer, more: Sequence[More]) -> str:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from p3s.base import workers
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import LastRead, files_in
-from p3s.base.study import Study
+from p3s.base.records import Traces
 from p3s.capture import read_run
 from p3s.costs.spread import EVEN, Distribution, Spread
 from p3s.costs.types import load, own_cores
@@ -110,29 +109,28 @@ class Varying:
         return drawn
 
 
-def variation_of(study: Study, phases: Sequence[int]) -> Variation | None:
+def variation_of(traces: Traces, phases: Sequence[int]) -> Variation | None:
     """Return the variability in compute.json of these phases; None where there is none.
 
     Raises P3SError when it is damaged.
     """
-    found = load(study.root)
+    found = load(traces.root)
     if found is None or not found.phases:
         return None
     known = {phase.phase: phase.spread for phase in found.phases}
     quiet = own_cores(found.runs)
-    return Variation(tuple(known.get(phase, Spread()) for phase in phases), _own(study, quiet))
+    return Variation(tuple(known.get(phase, Spread()) for phase in phases), _own(traces, quiet))
 
 
-def _own(study: Study, quiet: Collection[int]) -> float:
+def _own(traces: Traces, quiet: Collection[int]) -> float:
     """Return ``own_deviation`` of the largest traced run that is not too large; inf: none tells.
 
     ``quiet``: counts whose ranks had cores of their own; where there are any, it is one of these.
     """
-    unused = study.left_out()
     runs = [
         run
-        for run in (study.timed_runs() or study.runs())
-        if run.status == "complete" and run.np > 1 and run.np not in unused
+        for run in traces.timed or traces.runs
+        if run.status == "complete" and run.np > 1 and run.np not in traces.unused
     ]
     runs = [run for run in runs if run.np in quiet] or runs
     files = {run.path: files_in(run.path) for run in runs}
@@ -186,13 +184,8 @@ def own_deviation(run: Any) -> float:
     return float(np.sqrt(own / whole)) if whole > 0 else math.inf
 
 
-def _read_deviation(run: Path) -> float:
-
-    return own_deviation(read_run(run))
-
-
 #: A prediction simulates its counts many times over.
-_last_deviation = LastRead(_read_deviation, files=8, mark=files_in)
+_last_deviation = LastRead(lambda run: own_deviation(read_run(run)), files=8, mark=files_in)
 
 
 #: Simulations with drawn computation: as many as so many steps allow, in these bounds.

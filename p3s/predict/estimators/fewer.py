@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints
-from p3s.base.study import Study
+from p3s.base.records import Traces
 from p3s.base.text import figures, processes
 from p3s.model.stage import load
 from p3s.model.verdicts import judged_at
-from p3s.predict.estimated import Communication
-from p3s.predict.estimators.grids import COMM, SOFTWARE, TRANSFER, WAITING, Simulated
+from p3s.predict.estimated import COMM, WAITING, Communication
+from p3s.predict.estimators.grids import Simulated
 from p3s.predict.estimators.settings import Setting
 from p3s.program.mapping import BLOCK
 from p3s.simulate.totals import StandIns
@@ -66,7 +66,7 @@ _HARDLY = 1.25
 
 
 def smaller(
-    study: Study, n: int, cores: int, setting: Setting, *, changed: bool = False
+    traces: Traces, n: int, cores: int, setting: Setting, *, changed: bool = False
 ) -> Fewer | None:
     """Return the smallest grid that stands for ``n`` processes; None: all ranks are simulated.
 
@@ -81,7 +81,7 @@ def smaller(
 
     from p3s.program.fewer import fewer
 
-    return fewer(judged_at(load(study.root), n), n, setting.ranks_per_node or cores)
+    return fewer(judged_at(load(traces.root), n), n, setting.ranks_per_node or cores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,18 +288,13 @@ def taken_to(
     below = np.maximum(at[COMM] - extent.low, beyond * much)
     above = np.maximum(extent.high - at[COMM], beyond * much)
     comm = at_rank[COMM] + more
-    waiting = at_rank[WAITING] + more
     low = np.minimum(at_rank[COMM] * least + more - (below + more_off), comm)
     high = np.maximum(at_rank[COMM] * most + more + (above + more_off), comm)
+    at_rank[[COMM, WAITING]] += more
     found = replace(
         base.found,
         n=n,
-        comm=comm,
-        low=np.maximum(low, 0.0),
-        high=high,
-        waiting=waiting,
-        transfer=at_rank[TRANSFER],
-        software=at_rank[SOFTWARE],
+        seconds=np.concatenate([at_rank, [np.maximum(low, 0.0), high]]),
         notes=(*base.found.notes, _told(made, extent.ways, missed), _told_check(checked)),
         stand_ins=StandIns(
             len(made),

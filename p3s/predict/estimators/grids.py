@@ -16,11 +16,11 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.host.processes import give_back
-from p3s.base.study import Study
+from p3s.base.records import Traces
 from p3s.base.text import processes
 from p3s.costs.files.places import files_of_study
 from p3s.costs.types import load as load_compute
-from p3s.predict.estimated import Communication
+from p3s.predict.estimated import COMM, SOFTWARE, Communication
 from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.settings import Prepared, Program, Setting, on_nodes, program_of
 from p3s.program.collectives.choose import Library
@@ -37,8 +37,6 @@ _MATTERS_NOT = 1e-3
 _NS_PER_S = 1e9
 #: Iterations of a loop that are simulated at once.
 _TURNS = 4
-#: Columns of a grid's times.
-COMM, WAITING, TRANSFER, SOFTWARE = range(4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +125,7 @@ class Grids:
     """
 
     messages: Messages
-    study: Study
+    traces: Traces
     few: Fewer
     setting: Setting
     say: Callable[[str], None]
@@ -142,8 +140,8 @@ class Grids:
         from p3s.program.fewer import means_of
         from p3s.program.parts import Laws
 
-        files = files_of_study(self.study.root, self.few.model)
-        return Laws(self.few.model, load_compute(self.study.root), files), means_of(self.few)
+        files = files_of_study(self.traces.root, self.few.model)
+        return Laws(self.few.model, load_compute(self.traces.root), files), means_of(self.few)
 
     @cached_property
     def all(self) -> tuple[Fewer, ...]:
@@ -269,7 +267,7 @@ def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: b
     return Simulated(
         few,
         found,
-        np.stack([found.comm, found.waiting, found.transfer, found.software]),
+        found.seconds[: SOFTWARE + 1],
         computed[:, column],
         apart if ends else None,
         more,

@@ -10,7 +10,7 @@ it is not counted as communication of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,10 @@ import numpy as np
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.base.host.processes import give_back
-from p3s.base.study import Study
+from p3s.base.records import Traces, scaled_dir
 from p3s.base.text import processes
 from p3s.costs.types import load, own_cores
-from p3s.predict.estimated import Communication, Draws
+from p3s.predict.estimated import COMM, HIGH, LOW, Communication, Draws, silent
 from p3s.predict.estimators.drawn import (
     Altered,
     Variation,
@@ -48,7 +48,6 @@ from p3s.predict.estimators.settings import (
     on_wires,
     read_program,
     said_of,
-    silent,
 )
 from p3s.predict.times import read_head, some_ranks
 from p3s.program.own_costs import usual_creation, usual_packing
@@ -72,68 +71,68 @@ AS_IS = Altered()
 
 
 def communication(
-    study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
+    traces: Traces, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
     """Return the communication of ``n`` processes; see estimators.estimate."""
-    return estimated(measured_messages(study, machine, setting), study, n, setting, say)
+    return estimated(measured_messages(traces, machine, setting), traces, n, setting, say)
 
 
 def of_typical(
-    study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
+    traces: Traces, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
     """Return the communication of ``n`` processes on a typical cluster; see estimators.estimate.
 
     Ranks are dealt to nodes in blocks of the cluster's cores, nodes to switches in a row; the
     ends of the interval are the faster and the slower end of all published figures together.
     """
-    return estimated(published_messages(study, setting), study, n, setting, say)
+    return estimated(published_messages(traces, setting), traces, n, setting, say)
 
 
 def estimated(
-    messages: Messages, study: Study, n: int, setting: Setting, say: Callable[[str], None]
+    messages: Messages, traces: Traces, n: int, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
     """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
-    few = smaller(study, n, messages.cores, setting)
+    few = smaller(traces, n, messages.cores, setting)
     if few is not None:
         from p3s.predict.estimators.check import missed, with_unseen
 
-        grids = grids_of(messages, study, few, setting, say)
+        grids = grids_of(messages, traces, few, setting, say)
         cores = setting.ranks_per_node or messages.cores
         checked = missed(grids, setting, cores)
         made = grids.simulated(grids.as_predicted, setting)
         found, _ = taken_to(few, grids.ranks, made, checked=checked)
         return with_unseen(found, few, grids.all, checked)
-    if some_ranks(read_head(study.scaled_dir(n), n)) is not None:
+    if some_ranks(read_head(scaled_dir(traces.root, n), n)) is not None:
         raise P3SError(
             f"{processes(n)} are too many to simulate every rank, and smaller process grids do not "
             f"stand for them here; {MOST_RANKS:,} have a trace of all ranks"
         )
     say(f"{processes(n)}: reading the scaled trace")
     ready = on_nodes_of(
-        read_program(study.scaled_dir(n), queues=messages.queues),
+        read_program(scaled_dir(traces.root, n), queues=messages.queues),
         messages.library,
         setting,
         messages.cores,
     )
     give_back()  # the columns of the program are as large as those of what is simulated
-    return placed(messages, study, ready, setting, say)
+    return placed(messages, traces, ready, setting, say)
 
 
 def grids_of(
-    messages: Messages, study: Study, few: Fewer, setting: Setting, say: Callable[[str], None]
+    messages: Messages, traces: Traces, few: Fewer, setting: Setting, say: Callable[[str], None]
 ) -> Grids:
     """Return the grids that stand for a large count, simulated with these costs of messages."""
 
     def place(ready: Prepared, how: Setting, ends: bool) -> Communication:
-        return placed(messages, study, ready, how, silent, ends=ends)
+        return placed(messages, traces, ready, how, silent, ends=ends)
 
-    head = read_head(study.scaled_dir(few.large.n), few.large.n)
-    return Grids(messages, study, few, setting, say, place, ranks=some_ranks(head))
+    head = read_head(scaled_dir(traces.root, few.large.n), few.large.n)
+    return Grids(messages, traces, few, setting, say, place, ranks=some_ranks(head))
 
 
 def placed(
     messages: Messages,
-    study: Study,
+    traces: Traces,
     ready: Prepared,
     setting: Setting,
     say: Callable[[str], None],
@@ -149,38 +148,39 @@ def placed(
     if ready.distance is None and nodes > 1:
         ready = replace(ready, distance=messages.distance(nodes, ready.among))
     costs = messages.on(nodes, ready.among)
-    said = [*messages.said(costs[0]), f"collectives as in {messages.library}", *messages.of_runs]
+    said = [
+        f"message costs: {costs[0].source}{messages.said}",
+        f"collectives as in {messages.library}",
+        *messages.of_runs,
+    ]
     costs, links = joined_by(costs if ends else (costs[0],) * 3, ready, messages)
     if altered.network is not None:
         usual, least, most = map(altered.network, costs)
         costs = usual, least, most
     said += [*setting.said_of(ready.count), *links, *messages.ends]
     say(f"{processes(ready.count)}: simulating")
-    variation = variation_of(study, ready.phases) if setting.vary else None
+    variation = variation_of(traces, ready.phases) if setting.vary else None
     if variation is None:
         said.append("computation does not vary")
     elif altered.variation is not None:
         variation = altered.variation(variation)
-    if shared := variation is not None and shared_cores(study):
+    if shared := variation is not None and shared_cores(traces):
         said.append(
             "computation was traced on shared cores, which makes it vary more: the low end "
             "assumes that it does not vary"
         )
-    head = read_head(study.scaled_dir(ready.count), ready.count)
+    head = read_head(scaled_dir(traces.root, ready.count), ready.count)
     off = min(_of_trend(head), _MOST_OFF) if ends else 0.0
     draws = Draws() if altered.draws is None else altered.draws
     sums, notes, followed = simulated(ready, costs, variation, off, even_low=shared, draws=draws)
-    phases, (comm, waiting, transfer, software, low, high) = by_phase(ready, head, sums)
+    phases, seconds = by_phase(ready, head, sums)
+    seconds[LOW] = np.minimum(seconds[LOW], seconds[COMM])
+    seconds[HIGH] = np.maximum(seconds[HIGH], seconds[COMM])
     found = Communication(
         messages.name,
         ready.trace.n,
         phases,
-        comm,
-        np.minimum(low, comm),
-        np.maximum(high, comm),
-        waiting,
-        transfer,
-        software,
+        seconds,
         messages.why_not,
         (*said, *ready.notes, *notes),
         followed=followed,
@@ -208,13 +208,13 @@ def joined_by(
 
 
 def by_phase(
-    ready: Prepared, head: Mapping[str, Any], sums: Sequence[Floats]
-) -> tuple[tuple[int, ...], list[Floats]]:
-    """Return the phases of a scaled trace, and sums per cell in ns as s of (ranks, phases)."""
+    ready: Prepared, head: Mapping[str, Any], sums: Floats
+) -> tuple[tuple[int, ...], Floats]:
+    """Return the phases of a scaled trace, and sums per cell in ns as s, (sums, ranks, phases)."""
     phases = tuple(int(phase["phase"]) for phase in head["phases"])
     order = [ready.phases.index(phase) for phase in phases]
-    shape = ready.trace.n, len(ready.phases)
-    return phases, [part.reshape(shape)[:, order] / _NS_PER_S for part in sums]
+    shape = len(sums), ready.trace.n, len(ready.phases)
+    return phases, sums.reshape(shape)[:, :, order] / _NS_PER_S
 
 
 def _of_trend(head: Mapping[str, Any]) -> float:
@@ -223,10 +223,10 @@ def _of_trend(head: Mapping[str, Any]) -> float:
     return _OF_TREND * bytes_ * math.log2(max(float(head.get("extrapolation") or 1.0), 1.0))
 
 
-def shared_cores(study: Study) -> bool:
+def shared_cores(traces: Traces) -> bool:
     """Tell whether ranks shared cores in all runs that tell how their computation varies."""
-    runs = study.timed_runs() or study.runs()
-    compute = load(study.root)
+    runs = traces.timed or traces.runs
+    compute = load(traces.root)
     return any(run.info.get("oversubscribed") for run in runs) and not (
         compute is not None and own_cores(compute.runs)
     )
@@ -240,8 +240,8 @@ def simulated(
     *,
     even_low: bool = False,
     draws: Draws | None = None,
-) -> tuple[list[Floats], list[str], Followed]:
-    """Return time in calls, waiting, transfer, software, and both ends, per cell in ns.
+) -> tuple[Floats, list[str], Followed]:
+    """Return time in calls, waiting, transfer, software, and both ends, per cell in ns, (6, cells).
 
     The ends are those of the simulation in which nothing varies and messages cost the least and
     the most, and that less and more by a part ``off``, from its typical costs, added to what the
@@ -283,4 +283,4 @@ def simulated(
         total[PARTS + 1] += typical[0] + np.maximum(high - even.sums[0], 0)
         settling.add(loop, even, notes)
     followed = replace(ready.followed, reordered=ready.followed.reordered + sum(cut))
-    return list(total), list(dict.fromkeys(notes)), settling.into(followed)
+    return total, list(dict.fromkeys(notes)), settling.into(followed)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.base.study import Study
+from p3s.base.records import Traces, read_replay, replay_path
 from p3s.base.text import quoted
-from p3s.machine.cluster import cluster_of
+from p3s.machine.cluster import Cluster, cluster_of
 from p3s.machine.machinefile import NAME, Machine
 from p3s.predict import types
-from p3s.predict.estimated import FROM_REPLAY, TYPICAL, Communication
+from p3s.predict.estimated import COMM, FROM_REPLAY, HIGH, LOW, SOFTWARE, TYPICAL, Communication
 from p3s.predict.estimators.settings import Setting
 from p3s.program.collectives.choose import USUAL_LIBRARY, Library, library_of
 from p3s.program.own_costs import (
@@ -41,77 +42,74 @@ _NO_PROGRESS = ("openmpi", "mpich")
 Costs = tuple[Network, Network, Network]
 
 
-def _alike(_nodes: int, _among: Ints | None = None) -> Ints | None:
-    """Say nothing of distances: all nodes are equally far apart."""
-    return None
-
-
-class On(Protocol):
-    """Costs on a number of nodes in a row; ``among``: those of them that are simulated, all."""
-
-    def __call__(self, nodes: int, among: Ints | None = None, /) -> Costs: ...
-
-
-class Distance(Protocol):
-    """Distances between nodes in a row, as :class:`On`."""
-
-    def __call__(self, nodes: int, among: Ints | None = None, /) -> Ints | None: ...
-
-
 @dataclass(frozen=True)
 class Messages:
     """What messages cost on a machine, and what is said of them.
 
     ``name``: of the estimator, ``machine``: that of the figures. ``library``: whose algorithms
-    collectives take. ``cores``: ranks of a node, where nobody says it. ``on``: costs for a number
-    of nodes; ``distance``: between nodes, where no topology is given. ``levels``: whether these
-    costs know of switches. ``said``, ``of_runs``, ``ends``: notes, in this order. ``hosts``: where
-    costs were measured. ``queues``: links of nodes have queues. ``why_not``: why times do not tell
-    how fast a program is, "" if they do. ``own``: what making a communicator takes a rank by
-    itself, ``packing``: what datatypes with gaps cost, where that was measured.
+    collectives take. ``cores``: ranks of a node, where nobody says it. ``figures``: costs between
+    two ranks, or the cluster that they are of. ``said``: what is said of these figures,
+    ``of_runs``, ``ends``: notes, in this order. ``hosts``: where costs were measured. ``queues``:
+    links of nodes have queues. ``why_not``: why times do not tell how fast a program is, "" if they
+    do. ``own``: what making a communicator takes a rank by itself, ``packing``: what datatypes with
+    gaps cost, where that was measured.
     """
 
     name: str
     machine: str
     library: Library
     cores: int
-    on: On
-    said: Callable[[Network], list[str]]
+    figures: Costs | Cluster
+    said: str = ""
     of_runs: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
-    distance: Distance = _alike
-    levels: bool = False
     hosts: tuple[str, ...] = ()
     queues: bool = True
     why_not: str = ""
     own: OwnPart | None = None
     packing: PackCosts | None = None
 
+    @property
+    def levels(self) -> bool:
+        """Whether these costs know of switches."""
+        return isinstance(self.figures, Cluster)
+
+    def on(self, nodes: int, among: Ints | None = None) -> Costs:
+        """Return costs on a number of nodes in a row; ``among``: those that are simulated, all."""
+        if not isinstance(self.figures, Cluster):
+            return self.figures
+        typical, low, high = (
+            network_from_cluster(self.figures, nodes, end, among)
+            for end in ("typical", "low", "high")
+        )
+        return typical, low, high
+
+    def distance(self, nodes: int, among: Ints | None = None) -> Ints | None:
+        """Return distances between nodes, as :meth:`on`; None: all are equally far apart."""
+        if not isinstance(self.figures, Cluster):
+            return None
+        return cluster_distances(self.figures, nodes, among)
+
 
 # ---- measured, and published ----------------------------------------------------------------
-def machine_path(study: Study, machine: Path | None) -> Path:
+def machine_path(traces: Traces, machine: Path | None) -> Path:
     """Return the machine file to use: the given one, else the study's own."""
-    return Path(machine) if machine is not None else study.root / NAME
+    return Path(machine) if machine is not None else traces.root / NAME
 
 
-def why_not(study: Study, machine: Path | None) -> str:
+def why_not(traces: Traces, machine: Path | None) -> str:
     """Return "" or why there are no costs to simulate with."""
-    path = machine_path(study, machine)
+    path = machine_path(traces, machine)
     if not path.exists():
         return f"there is no machine file ({path}); run p3s machine measure -o {quoted(path)}"
     try:
-        found = load_machine(path)
+        found = Machine.load(path)
     except P3SError as err:
         return str(err)
     if not found.network:
         why = f" ({found.network_missing})" if found.network_missing else ""
         return f"{path} has no costs of messages{why}; run p3s machine measure -o {quoted(path)}"
     return ""
-
-
-def load_machine(path: Path) -> Machine:
-    """Return a machine file's content, imported where it is needed; P3SError as Machine.load."""
-    return Machine.load(path)
 
 
 def networks(machine: Machine) -> tuple[Network, Network, Network]:
@@ -161,28 +159,20 @@ def _ends(found: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     )
 
 
-def library_for(study: Study, machine: Machine | None, setting: Setting) -> Library:
-    """Return the library whose collectives are taken: the told one, the machine's, the runs'."""
+def library_for(traces: Traces, machine: Machine | None, setting: Setting) -> Library:
+    """Return the library whose collectives are taken: the machine's, else the runs'."""
     network: Mapping[str, Any] = (machine.network if machine is not None else None) or {}
-    told = [
-        setting.library,
-        str(network.get("mpi", "")),
-        *(str(run.info.get("mpi", "")) for run in study.runs()),
-    ]
+    told = [str(network.get("mpi", "")), *(str(run.info.get("mpi", "")) for run in traces.runs)]
     for text in told:
         family, _, version = text.strip().lower().partition(" ")
-        if text == setting.library and text:
-            return library_of(family, version, setting.collectives)
-        try:
+        with suppress(P3SError):
             return library_of(family, version, setting.collectives if text else "")
-        except P3SError:
-            continue
     return library_of(*USUAL_LIBRARY, setting.collectives)
 
 
-def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
+def measured_messages(traces: Traces, machine: Path | None, setting: Setting) -> Messages:
     """Return what messages cost as it was measured between two ranks."""
-    found = load_machine(machine_path(study, machine))
+    found = Machine.load(machine_path(traces, machine))
     costs = networks(found)
     hosts = tuple(map(str, (found.network or {}).get("hosts", ())))
     one_host = len(set(hosts)) == 1
@@ -190,10 +180,9 @@ def measured_messages(study: Study, machine: Path | None, setting: Setting) -> M
     return Messages(
         "machine",
         found.name,
-        library_for(study, found, setting),
+        library_for(traces, found, setting),
         int(found.facts.cores or 1),
-        lambda nodes, among=None: costs,
-        said=lambda network: [f"message costs: {network.source}"],
+        costs,
         ends=tuple(
             f"the machine was disturbed when it was measured: {text}" for text in found.disturbed
         ),
@@ -205,46 +194,36 @@ def measured_messages(study: Study, machine: Path | None, setting: Setting) -> M
     )
 
 
-def published_messages(study: Study, setting: Setting) -> Messages:
+def published_messages(traces: Traces, setting: Setting) -> Messages:
     """Return what messages cost on the typical cluster that a setting names."""
     cluster = cluster_of(setting.network)
     return Messages(
         TYPICAL,
         cluster.name,
-        library_for(study, None, setting),
+        library_for(traces, None, setting),
         cluster.cores_per_node,
-        lambda nodes, among=None: (
-            network_from_cluster(cluster, nodes, among=among),
-            network_from_cluster(cluster, nodes, "low", among),
-            network_from_cluster(cluster, nodes, "high", among),
-        ),
-        said=lambda network: [
-            f"message costs: {network.source}, {cluster.cores_per_node} cores per node, from "
-            "published figures"
-        ],
+        cluster,
+        said=f", {cluster.cores_per_node} cores per node, from published figures",
         of_runs=(
             "computation is that of the traced machine; its run times are not compared, because "
             "its network is another one",
         ),
-        distance=lambda nodes, among=None: cluster_distances(cluster, nodes, among),
-        levels=True,
-        queues=True,
     )
 
 
-def messages_of(study: Study, estimator: str, machine: Path | None, setting: Setting) -> Messages:
+def messages_of(traces: Traces, estimator: str, machine: Path | None, setting: Setting) -> Messages:
     """Return what messages cost where they are simulated: as measured between two ranks.
 
     Published figures stand for it where nothing was measured, or the estimator takes them.
     """
-    if estimator == TYPICAL or why_not(study, machine):
-        return published_messages(study, setting)
-    return measured_messages(study, machine, setting)
+    if estimator == TYPICAL or why_not(traces, machine):
+        return published_messages(traces, setting)
+    return measured_messages(traces, machine, setting)
 
 
 # ---- as prediction.json names it ------------------------------------------------------------
 def network_of(
-    study: Study, name: str, counts: Sequence[int], machine: Path | None, setting: Setting | None
+    traces: Traces, name: str, counts: Sequence[int], machine: Path | None, setting: Setting | None
 ) -> types.Network | None:
     """Return the network behind an estimator.
 
@@ -254,13 +233,13 @@ def network_of(
     if name == TYPICAL:
         return types.Network(**cluster_of((setting or Setting()).network).about())
     if name not in FROM_REPLAY:
-        found = Machine.load(machine_path(study, machine))
+        found = Machine.load(machine_path(traces, machine))
         hosts = [str(host) for host in (found.network or {}).get("hosts", ())]
         return _of_hosts(found.name, hosts)
-    replayed = [n for n in counts if n > 1 and study.replay_path(n).exists()]
+    replayed = [n for n in counts if n > 1 and replay_path(traces.root, n).exists()]
     if not replayed:
         return None
-    nodes = [str(node) for node in study.replay(max(replayed)).get("nodes", ()) if node]
+    nodes = [str(node) for node in read_replay(traces.root, max(replayed)).get("nodes", ()) if node]
     return _of_hosts("replay", nodes)
 
 
@@ -306,11 +285,9 @@ def _with_software(
     low, typical, high = parts_ns / _NS_PER_S
     if not high.any():
         return found
-    return replace(
-        found,
-        comm=found.comm + typical,
-        low=found.low + (low if ends else typical),
-        high=found.high + (high if ends else typical),
-        software=found.software + typical,
-        notes=(*found.notes, f"{what} {'was measured' if measured else 'is a typical figure'}"),
-    )
+    seconds = found.seconds.copy()
+    seconds[[COMM, SOFTWARE]] += typical
+    seconds[LOW] += low if ends else typical
+    seconds[HIGH] += high if ends else typical
+    note = f"{what} {'was measured' if measured else 'is a typical figure'}"
+    return replace(found, seconds=seconds, notes=(*found.notes, note))

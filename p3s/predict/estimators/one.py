@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,107 +14,88 @@ from p3s.base import workers
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.base.extensions import load
-from p3s.base.records import is_old_replay
-from p3s.base.study import Study
+from p3s.base.records import Traces, is_old_replay, read_replay, replay_path, scaled_dir
 from p3s.base.tables import check_sums, known_tables, read_table
 from p3s.base.text import processes, quoted
-from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, Communication
-from p3s.predict.estimators.messages import library_for, load_machine, machine_path, with_packing
-from p3s.predict.estimators.settings import Setting, silent
+from p3s.machine.machinefile import Machine
+from p3s.predict.estimated import (
+    COMM,
+    ESTIMATORS,
+    FROM_REPLAY,
+    HIGH,
+    LOW,
+    Communication,
+    Say,
+    silent,
+)
+from p3s.predict.estimators.messages import library_for, machine_path, with_packing
+from p3s.predict.estimators.settings import USUAL, Setting
 from p3s.predict.times import read_head
 from p3s.predict.types import few
 from p3s.program.own_costs import measured_packing, usual_packing
 from p3s.program.scaled import read_scaled
 from p3s.simulate.totals import Followed
 
-_COLUMNS = (
-    "comm_ns",
-    "comm_low_ns",
-    "comm_high_ns",
-    "waiting_ns",
-    "transfer_ns",
-    "software_ns",
-    "thesis_ns",
-)
+#: Columns of a replay's table, as the parts of Communication.seconds, and the sum of calls.
+_PARTS = ("comm_ns", "waiting_ns", "transfer_ns", "software_ns", "comm_low_ns", "comm_high_ns")
+_COLUMNS = (*_PARTS, "thesis_ns")
 _NS_PER_S = 1e9
 
 
-def why_not(study: Study, n: int) -> str:
-    """Return "" or why there is no replay to read."""
-    path = study.replay_path(n)
-    again = f"p3s replay {quoted(study.root)} -n {n}"
-    if not path.exists() or not study.replay_table(n).exists():
-        return f"there is no replay of {processes(n)}; run {again}"
-    if is_old_replay(path):
-        return f"the replay of {processes(n)} was made by an older P3S; make it again: {again}"
-    return ""
+def simulation(
+    traces: Traces, n: int, machine: Path | None, setting: Setting, _say: Say = silent
+) -> Communication:
+    """Return what a replay's dependency simulation said, with the packing of datatypes."""
+    return _with_packing(communication("simulation", traces, n), traces, machine, setting)
 
 
-def _of(name: str) -> Callable[..., Communication]:
-    def of_replay(
-        study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
-    ) -> Communication:
-        return _with_packing(communication(name, study, n), study, machine, setting)
-
-    return of_replay
+def thesis(
+    traces: Traces, n: int, machine: Path | None, setting: Setting, _say: Say = silent
+) -> Communication:
+    """Return the sum of each rank's own calls in a replay, with the packing of datatypes."""
+    return _with_packing(communication("thesis", traces, n), traces, machine, setting)
 
 
 def _with_packing(
-    found: Communication, study: Study, machine: Path | None, setting: Setting
+    found: Communication, traces: Traces, machine: Path | None, setting: Setting
 ) -> Communication:
     """Return what an estimator said of contiguous bytes with the packing of a study's datatypes."""
-    if not read_head(study.scaled_dir(found.n), found.n).get("packed"):
+    if not read_head(scaled_dir(traces.root, found.n), found.n).get("packed"):
         return found
-    path = machine_path(study, machine)
-    known = load_machine(path) if path.exists() else None
+    path = machine_path(traces, machine)
+    known = Machine.load(path) if path.exists() else None
     costs = measured_packing(known.network or {}) if known is not None else None
-    costs = costs or usual_packing(library_for(study, known, setting).family)
-    return with_packing(found, read_scaled(study.scaled_dir(found.n)), costs)
+    costs = costs or usual_packing(library_for(traces, known, setting).family)
+    return with_packing(found, read_scaled(scaled_dir(traces.root, found.n)), costs)
 
 
-def communication(name: str, study: Study, n: int) -> Communication:
+def communication(name: str, traces: Traces, n: int) -> Communication:
     """Return what the replay's table says, as the estimator ``simulation`` or ``thesis``.
 
     The sum of calls knows neither waiting nor an interval: its parts are NaN, its ends itself.
     """
-    phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
-    head = study.replay(n)
-    columns = _table(study.replay_table(n), n, phases, head)
+    phases = _phases(traces, n)
+    head = read_replay(traces.root, n)
+    path = replay_path(traces.root, n).with_suffix(".parquet")
+    columns = _table(path, n, phases, head)
+    notes = tuple(_noted(head))
+    if name == "thesis":
+        made = Communication.of_sum(name, n, phases, columns["thesis_ns"])
+        notes = "each rank's own calls alone: nobody waits for a late partner", *notes
+    else:
+        seconds = np.stack([columns[part] for part in _PARTS])
+        seconds[LOW] = np.minimum(seconds[LOW], seconds[COMM])
+        seconds[HIGH] = np.maximum(seconds[HIGH], seconds[COMM])
+        followed = Followed().with_unmatched(head.get("unmatched") or {})
+        made = Communication(name, n, phases, seconds, followed=followed)
     why = "" if head.get("representative") else head.get("why_not_representative")
     why = "no reason given" if why is None else str(why)
-    if name == "thesis":
-        comm = columns["thesis_ns"]
-        unknown = np.full_like(comm, np.nan)
-        return Communication(
-            name,
-            n,
-            phases,
-            comm,
-            comm.copy(),
-            comm.copy(),
-            unknown,
-            unknown.copy(),
-            unknown.copy(),
-            why,
-            ("each rank's own calls alone: nobody waits for a late partner", *_noted(head)),
-            _left_out(head),
-        )
-    comm = columns["comm_ns"]
-    return Communication(
-        name,
-        n,
-        phases,
-        comm,
-        np.minimum(columns["comm_low_ns"], comm),
-        np.maximum(columns["comm_high_ns"], comm),
-        columns["waiting_ns"],
-        columns["transfer_ns"],
-        columns["software_ns"],
-        why,
-        tuple(_noted(head)),
-        _left_out(head),
-        Followed().with_unmatched(head.get("unmatched") or {}),
-    )
+    return replace(made, why_not=why, notes=notes, left_out=_left_out(head))
+
+
+def _phases(traces: Traces, n: int) -> tuple[int, ...]:
+    head = read_head(scaled_dir(traces.root, n), n)
+    return tuple(int(phase["phase"]) for phase in head["phases"])
 
 
 def _noted(head: Mapping[str, Any]) -> Iterator[str]:
@@ -139,9 +121,6 @@ def _left_out(head: Mapping[str, Any]) -> tuple[str, ...]:
         if set(ops) - {"MPI_Init", "MPI_Init_thread", "MPI_Finalize"}:
             found.append(f"not replayed and assumed to cost nothing: {few(ops)} ({why})")
     return tuple(found)
-
-
-simulation, thesis = map(_of, FROM_REPLAY)
 
 
 def _table(
@@ -179,46 +158,50 @@ def _table(
     return found
 
 
-Say = Callable[[str], None]
 #: Two counts of so many ranks are worth a second process: it imports and reads all that one does.
 #: Where estimators only read a table it would cost more than it saves.
 _WORTH = 512
 
 
-def available(study: Study, n: int, *, machine: Path | None = None) -> dict[str, str]:
+def available(traces: Traces, n: int, *, machine: Path | None = None) -> dict[str, str]:
     """Return for every estimator "" or, in one sentence, why it cannot be used at ``n``.
 
     ``machine``: machine file, default the study's own. Reads heads of files only.
     """
-    return {name: _why_not(name, study, n, machine) for name in ESTIMATORS}
+    return {name: _why_not(name, traces, n, machine) for name in ESTIMATORS}
 
 
-def lacking(name: str, study: Study, machine: Path | None) -> str:
+def lacking(name: str, traces: Traces, machine: Path | None) -> str:
     """Return "" or what an estimator lacks at any count: costs of messages, a simulator."""
     where = ESTIMATORS[name].why_not
-    return str(load(where)(study, machine)) if where else ""
+    return str(load(where)(traces, machine)) if where else ""
 
 
-def _why_not(name: str, study: Study, n: int, machine: Path | None) -> str:
-    if not study.scaled_path(n).exists():
-        return (
-            f"there is no scaled trace of {processes(n)}; run p3s scale {quoted(study.root)} -n {n}"
-        )
+def _why_not(name: str, traces: Traces, n: int, machine: Path | None) -> str:
+    if not (scaled_dir(traces.root, n) / "scaled.json").exists():
+        run = f"p3s scale {quoted(traces.root)} -n {n}"
+        return f"there is no scaled trace of {processes(n)}; run {run}"
     if n == 1:
         return ""  # one process communicates with nobody
-    if name in FROM_REPLAY:
-        return why_not(study, n)
-    return lacking(name, study, machine)
+    if name not in FROM_REPLAY:
+        return lacking(name, traces, machine)
+    path = replay_path(traces.root, n)
+    again = f"p3s replay {quoted(traces.root)} -n {n}"
+    if not path.exists() or not path.with_suffix(".parquet").exists():
+        return f"there is no replay of {processes(n)}; run {again}"
+    if is_old_replay(path):
+        return f"the replay of {processes(n)} was made by an older P3S; make it again: {again}"
+    return ""
 
 
 def estimate(
     name: str,
-    study: Study,
+    traces: Traces,
     n: int,
     *,
     machine: Path | None = None,
-    say: Say | None = None,
-    setting: Setting | None = None,
+    say: Say = silent,
+    setting: Setting = USUAL,
 ) -> Communication:
     """Return the communication of ``n`` processes as one estimator says it, of the whole run.
 
@@ -228,33 +211,25 @@ def estimate(
     """
     if name not in ESTIMATORS:
         raise P3SError(f"no estimator {name!r}; known: {', '.join(ESTIMATORS)}")
-    why = _why_not(name, study, n, machine)
+    why = _why_not(name, traces, n, machine)
     if why:
         raise P3SError(f"estimator {name} at {processes(n)}: {why}")
-    told, chosen = say or silent, setting or Setting()
     if n == 1:
-        return _alone(name, study)
-    made: Communication = load(ESTIMATORS[name].communication)(study, n, machine, chosen, told)
+        return Communication.none(name, 1, _phases(traces, 1), 1)
+    made: Communication = load(ESTIMATORS[name].communication)(traces, n, machine, setting, say)
     return made
-
-
-def _alone(name: str, study: Study) -> Communication:
-    """Return the communication of one process: none."""
-    phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(1), 1)["phases"])
-    nothing = np.zeros((1, len(phases)))
-    return Communication(name, 1, phases, nothing, nothing, nothing, nothing, nothing, nothing)
 
 
 def estimate_many(
     name: str,
-    study: Study,
+    traces: Traces,
     counts: Sequence[int],
     *,
     machine: Path | None = None,
     jobs: int = 0,
-    say: Say | None = None,
-    setting: Setting | None = None,
-    done: Callable[[int], None] | None = None,
+    say: Say = silent,
+    setting: Setting = USUAL,
+    done: Callable[[int], None] = silent,
 ) -> dict[int, Communication]:
     """Return ``estimate`` of several counts, on ``jobs`` cores (0: those that may be used,
     where at least two counts are large).
@@ -263,38 +238,46 @@ def estimate_many(
     counts are begun first. Errors as in ``estimate``: of the first count, in the given order, that
     has one.
     """
-    say, done, setting = say or silent, done or silent, setting or Setting()
     wanted = list(dict.fromkeys(counts))
     order = sorted(wanted, reverse=True)
-    tasks = [(name, study.root.absolute(), n, machine, setting) for n in order]
+    beside = _absolute(traces)
+    tasks = [(name, beside, n, machine, setting) for n in order]
     if name in FROM_REPLAY or (not jobs and sorted([0, 0, *wanted])[-2] < _WORTH):
         jobs = 1
-    found: dict[int, Communication | P3SError] = {}
-    result: dict[int, Communication] = {}
+    found: dict[int, Communication] = {}
+    failed: dict[int, P3SError] = {}
     for n, (made, said) in zip(
-        order, workers.each(_estimated, tasks, study.manifest_path, jobs), strict=True
+        order, workers.each(_estimated, tasks, traces.root / "study.json", jobs), strict=True
     ):
         for line in said:
             say(line)
-        if isinstance(made, Communication):
+        if isinstance(made, P3SError):
+            failed[n] = made
+        else:
+            found[n] = made
             done(n)
-        found[n] = made
     for n in wanted:
-        if isinstance(made := found[n], P3SError):
-            raise made
-        result[n] = made
-    return result
+        if n in failed:
+            raise failed[n]
+    return {n: found[n] for n in wanted}
+
+
+def _absolute(traces: Traces) -> Traces:
+    """Return traces as a process in another directory finds them."""
+    runs, timed = (
+        tuple(replace(run, path=run.path.absolute()) for run in some)
+        for some in (traces.runs, traces.timed)
+    )
+    return Traces(traces.root.absolute(), traces.command, runs, timed, traces.unused)
 
 
 def _estimated(
-    name: str, root: Path, n: int, machine: Path | None, setting: Setting
+    name: str, traces: Traces, n: int, machine: Path | None, setting: Setting
 ) -> tuple[Communication | P3SError, list[str]]:
     """Return an estimate, or why there is none, and what was said meanwhile."""
     said: list[str] = []
     try:
-        made = estimate(
-            name, Study.open(root), n, machine=machine, say=said.append, setting=setting
-        )
+        made = estimate(name, traces, n, machine=machine, say=said.append, setting=setting)
     except P3SError as err:
         return err, said
     return made, said

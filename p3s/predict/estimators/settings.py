@@ -35,9 +35,8 @@ from p3s.simulate.totals import Followed, alike, closed
 class Setting:
     """Cluster and MPI library of the full run; the defaults are those of ``p3s predict``.
 
-    ``library``: family and version whose collective algorithms are taken ("openmpi 4.1"), default:
-    that of the traced runs. ``collectives``: algorithms instead of the library's, as in
-    ``p3s replay --collectives``. ``ranks_per_node``: default the cores of the measured machine.
+    ``collectives``: algorithms instead of the library's, as in ``p3s replay --collectives``.
+    ``ranks_per_node``: default the cores of the measured machine.
     ``mapping``, ``rank_file``: how ranks are dealt to nodes; ``topology``: file or short
     description of the network between nodes (p3s.machine.topology). ``rank_file_n``: the count that
     the rank file is for, others are dealt by ``mapping`` (0: it is for all). ``hosts``: names of
@@ -46,7 +45,6 @@ class Setting:
     estimator ``typical`` takes. ``every_rank``: all ranks are simulated, however many.
     """
 
-    library: str = ""
     collectives: str = ""
     ranks_per_node: int | None = None
     mapping: str = "block"
@@ -76,9 +74,8 @@ class Setting:
         return self.rank_file if self.rank_file_n in (0, n) else None
 
 
-def silent(_: object) -> None:
-    """Say nothing: what estimators get where nobody listens."""
-
+#: The defaults.
+USUAL = Setting()
 
 #: Iterations of a loop that are put into one window, at least and at most.
 TURNS, MANY_TURNS = 6, 24

@@ -9,22 +9,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.base.arrays import Floats, Ints
+from p3s.base.arrays import Bools, Floats, Ints
 from p3s.costs.spread import EVEN
 from p3s.predict.estimators.drawn import Variation
 from p3s.predict.estimators.settings import Prepared
 from p3s.predict.times import END, REST, START, Ends, PhaseTimes, ends_of
-from p3s.predict.what_if.changes import COMPUTE, COSTS, IDEAL, Balanced, Change, OnNetwork, Scaled
+from p3s.predict.what_if.changes import BALANCED, COMPUTE, COSTS, IDEAL, NETWORK, PHASE, Changes
 from p3s.simulate.folded import Loop
 from p3s.simulate.network import NEVER, Curve, Network
 
 
-def altered_network(parts: Sequence[Change]) -> Callable[[Network], Network] | None:
+def altered_network(changes: Changes) -> Callable[[Network], Network] | None:
     """Return what changes make of costs of messages; None where they leave them alone."""
-    if any(isinstance(part, OnNetwork) and part.name == IDEAL for part in parts):
+    if changes.value(NETWORK) == IDEAL:
         return ideal
-    factors = {part.what: part.factor for part in parts if isinstance(part, Scaled)}
-    factors = {name: factors[name] for name in COSTS if name in factors}
+    factors = {part.what: part.value for part in changes.of(*COSTS)}
     return (lambda network: scaled(network, **factors)) if factors else None
 
 
@@ -58,6 +57,14 @@ def scaled(
     and nothing takes less than 0. What more bytes take beyond that is divided by ``bandwidth``, on
     all links. Calls take longer for themselves inside of nodes, too.
     """
+
+    def of(curve: Curve, change: Callable[[float], float]) -> Curve:
+        return Curve(curve.nbytes, tuple(map(change, curve.ns)))
+
+    def sloped(curve: Curve) -> Curve:
+        first = float(curve.at(0.0))
+        return of(curve, lambda ns: first + (ns - first) / bandwidth)
+
     paths = {}
     for distance, path in network.paths.items():
         if distance and latency != 1.0:
@@ -65,11 +72,10 @@ def scaled(
             shorter = tuple(max(ns - less, 0.0) for ns in path.transfer.ns)
             path = replace(path, transfer=replace(path.transfer, ns=shorter))
         if distance and bandwidth != 1.0:
-            transfer, busy = (_slope(each, bandwidth) for each in (path.transfer, path.busy))
-            path = replace(path, transfer=transfer, busy=busy)
+            path = replace(path, transfer=sloped(path.transfer), busy=sloped(path.busy))
         if software != 1.0:
             send, receive = (
-                _mapped(each, lambda ns: ns * software) for each in (path.send, path.receive)
+                of(each, lambda ns: ns * software) for each in (path.send, path.receive)
             )
             path = replace(path, send=send, receive=receive)
         paths[distance] = path
@@ -83,15 +89,6 @@ def scaled(
     return made
 
 
-def _mapped(curve: Curve, of: Callable[[float], float]) -> Curve:
-    return Curve(curve.nbytes, tuple(map(of, curve.ns)))
-
-
-def _slope(curve: Curve, factor: float) -> Curve:
-    first = float(curve.at(0.0))
-    return _mapped(curve, lambda ns: first + (ns - first) / factor)
-
-
 _NS_PER_S = 1e9
 #: Work that is taken away altogether leaves so much, so that the same is drawn for it.
 _NOTHING = 1e-12
@@ -101,42 +98,40 @@ _NOTHING = 1e-12
 class Where:
     """Which column of the times each simulated step belongs to.
 
-    ``numbers``: phases of the columns; ``of``: column of each step, one array per loop; ``weight``:
-    calls of the run per rank and column, (ranks, columns): who takes part in a phase.
+    ``numbers``: phases of the columns; ``of``: column of each step, one array per loop; ``calls``:
+    which steps are calls of the program, as ``of``; ``weight``: calls of the run per rank and
+    column, (ranks, columns): who takes part in a phase.
     """
 
     numbers: tuple[int, ...]
     of: tuple[Ints, ...]
+    calls: tuple[Bools, ...]
     weight: Floats
 
 
 def where_of(ready: Prepared, times: PhaseTimes, scaled_dir: pathlib.Path) -> Where:
     """Return where the steps of all loops are; those of phase 0 in start, rest or end."""
-    numbers = tuple(int(phase["phase"]) for phase in times.phases)
-    ends = ends_of(scaled_dir, _undivided(times))
+    numbers = times.numbers
+    ends = ends_of(scaled_dir, [phase for phase in times.phases if phase["phase"] >= REST])
     column = {number: i for i, number in enumerate(numbers)}
     by_cell = np.array([column[number] for number in ready.phases], dtype=np.int64)
     weight = np.zeros((times.n, len(numbers)))
-    found = []
+    columns, calls = [], []
     for loop in ready.loops:
         of = by_cell[loop.cell % len(ready.phases)]
         if ends is not None and START in column:
             parts = np.array([column[number] for number in (REST, START, END)])
             root = of == column[REST]
             of = np.where(root, parts[_place(loop, ends, ready.trace.slot)], of)
-        np.add.at(weight, (loop.full.rank, of), np.where(_calls(loop), loop.weight, 0.0))
-        found.append(of)
-    return Where(numbers, tuple(found), weight)
+        calls.append(_calls(loop))
+        np.add.at(weight, (loop.full.rank, of), np.where(calls[-1], loop.weight, 0.0))
+        columns.append(of)
+    return Where(numbers, tuple(columns), tuple(calls), weight)
 
 
 def nowhere(times: PhaseTimes) -> Where:
     """Return the columns of times of which nothing is simulated."""
-    numbers = tuple(int(phase["phase"]) for phase in times.phases)
-    return Where(numbers, (), np.zeros_like(times.compute))
-
-
-def _undivided(times: PhaseTimes) -> list[dict[str, object]]:
-    return [phase for phase in times.phases if phase["phase"] >= REST]
+    return Where(times.numbers, (), (), np.zeros_like(times.compute))
 
 
 def _place(loop: Loop, ends: Ends, slot: Ints) -> Ints:
@@ -152,18 +147,15 @@ def _place(loop: Loop, ends: Ends, slot: Ints) -> Ints:
     return ends.place(slot[row[known[np.maximum(before, 0)]]])
 
 
-def _calls(loop: Loop) -> np.ndarray:
-    """Return which steps are calls of the program: of a collective the first of its messages."""
-    row, rank = loop.full.row, loop.full.rank
+def _calls(loop: Loop) -> Bools:
+    """Return which steps are calls of the program: of a collective the first of its messages.
+
+    In another turn the same row is another call.
+    """
+    row, rank, turn = loop.full.row, loop.full.rank, loop.full.turn
     first = np.ones(len(row), dtype=bool)
-    first[1:] = (row[1:] != row[:-1]) | (rank[1:] != rank[:-1]) | _again(loop)
+    first[1:] = (row[1:] != row[:-1]) | (rank[1:] != rank[:-1]) | (turn[1:] != turn[:-1])
     return first & (row >= 0)
-
-
-def _again(loop: Loop) -> np.ndarray:
-    """Return behind which steps another turn begins: the same row then is another call."""
-    turn = loop.full.turn
-    return np.asarray(turn[1:] != turn[:-1])
 
 
 @dataclass(frozen=True)
@@ -185,32 +177,26 @@ class Work:
         each = self.more * _NS_PER_S / np.maximum(where.weight, 1e-300)
         each[where.weight <= 0] = 0.0
         loops = []
-        for loop, of in zip(ready.loops, where.of, strict=True):
+        for loop, of, calls in zip(ready.loops, where.of, where.calls, strict=True):
             rank = loop.full.rank
-            work = loop.full.work_ns * self.factor[rank, of] + each[rank, of] * _calls(loop)
+            work = loop.full.work_ns * self.factor[rank, of] + each[rank, of] * calls
             loops.append(replace(loop, full=replace(loop.full, work_ns=work)))
         return replace(ready, loops=tuple(loops))
 
 
-def altered_work(parts: Sequence[Change], times: PhaseTimes, where: Where) -> Work | None:
+def altered_work(changes: Changes, times: PhaseTimes, where: Where) -> Work | None:
     """Return what changes make of computation; None where they leave it alone."""
     factor, more = np.ones_like(times.compute), np.zeros_like(times.compute)
-    touched = False
+    parts = changes.of(COMPUTE, PHASE, BALANCED)
     for part in parts:
-        if isinstance(part, Scaled) and (part.what == COMPUTE or part.phase is not None):
-            columns = _columns(where.numbers, part.phase)
-            factor[:, columns] *= max(part.factor, _NOTHING)
-            more[:, columns] *= part.factor
-            touched = True
-        if isinstance(part, Balanced):
-            for column in _columns(where.numbers, part.phase):
+        columns = [i for i, each in enumerate(where.numbers) if part.phase in (None, each)]
+        if part.what == BALANCED:
+            for column in columns:
                 _balance(column, times.compute, where.weight, factor, more)
-            touched = True
-    return Work(factor, more) if touched else None
-
-
-def _columns(numbers: Sequence[int], phase: int | None) -> list[int]:
-    return [i for i, number in enumerate(numbers) if phase is None or number == phase]
+        else:
+            factor[:, columns] *= max(part.value, _NOTHING)
+            more[:, columns] *= part.value
+    return Work(factor, more) if parts else None
 
 
 def _balance(column: int, compute: Floats, weight: Floats, factor: Floats, more: Floats) -> None:
@@ -225,27 +211,23 @@ def _balance(column: int, compute: Floats, weight: Floats, factor: Floats, more:
     more[:, column] = np.where(there & ~busy, mean, 0.0)
 
 
-def altered_variation(parts: Sequence[Change], phases: Sequence[int]) -> _Evened | None:
+def altered_variation(
+    changes: Changes, phases: Sequence[int]
+) -> Callable[[Variation], Variation] | None:
     """Return what changes make of how computation varies; None where they leave it alone.
 
     Ranks that are balanced don't differ for long; from iteration to iteration they still do.
     """
-    found = [part.phase for part in parts if isinstance(part, Balanced)]
-    if not found:
+    balanced = [part.phase for part in changes.of(BALANCED)]
+    if not balanced:
         return None
-    return _Evened(tuple(None in found or phase in found for phase in phases))
 
-
-@dataclass(frozen=True)
-class _Evened:
-    """Takes the lasting differences between ranks out of phases; ``which``: of each column."""
-
-    which: tuple[bool, ...]
-
-    def __call__(self, variation: Variation) -> Variation:
-        """Return the variation without them."""
-        spreads = tuple(
-            replace(one, ranks=EVEN) if even else one
-            for one, even in zip(variation.spreads, self.which, strict=True)
+    def evened(variation: Variation) -> Variation:
+        pairs = zip(variation.spreads, phases, strict=True)
+        each = (
+            replace(one, ranks=EVEN) if None in balanced or phase in balanced else one
+            for one, phase in pairs
         )
-        return replace(variation, spreads=spreads)
+        return replace(variation, spreads=tuple(each))
+
+    return evened

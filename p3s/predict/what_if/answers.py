@@ -7,50 +7,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from p3s.base.arrays import Floats
-from p3s.base.errors import P3SError
 from p3s.base.ops import blocking_of
-from p3s.base.study import Study
+from p3s.base.records import Traces, scaled_dir
 from p3s.predict.distribution import (
     RESIDUAL,
     T90,
     Factors,
     coefficients,
     draws,
-    ends_of,
     factors,
+    known_ends,
     own_parts,
-    total,
+    ratio,
 )
-from p3s.predict.estimates import structure_of
+from p3s.predict.estimated import SOFTWARE, TRANSFER
 from p3s.predict.rows import drawn, slowest_rank
 from p3s.predict.scaling import with_transfer
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import (
     NOT_ASKED,
-    Algorithm,
+    PLACEMENT,
+    THREADS,
     Changes,
     MoreThreads,
-    NotKnown,
-    Placed,
-    Scaled,
-    Threads,
+    algorithm,
     check_phases,
     read_changes,
-    text_of,
 )
-from p3s.predict.what_if.simulated import Costs, Made, Simulation, moves, other_costs, run_time
+from p3s.predict.what_if.simulated import NOTHING, Costs, SimulatedTimes, Simulation
 from p3s.program.collectives.choose import Rule, algorithms
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.scaled import scaled_head
 
-#: Low and high end of a value, None where they are not known.
-Ends = tuple[float | None, float | None]
 #: Messages take no time: tells transfer and serialisation apart.
 IDEALLY = read_changes("network=ideal")
 #: Steps of a count for which the usual changes are simulated without being asked for.
@@ -62,25 +57,25 @@ IDEAL_ROWS, IDEAL_STEPS = 300_000, 3_000_000
 IDEAL_ROWS_OF_GRIDS = 100_000
 
 
-def cheap(study: Study, counts: Iterable[int]) -> bool:
+def cheap(root: Path, counts: Iterable[int]) -> bool:
     """Tell whether any of the counts is so small that it may be simulated without being asked for.
 
     By the rows of its scaled trace.
     """
-    return any(_rows(study, n) <= IDEAL_ROWS for n in counts)
+    return any(_rows(root, n) <= IDEAL_ROWS for n in counts)
 
 
-def _rows(study: Study, n: int) -> int:
-    return int(scaled_head(study.scaled_dir(n)).get("rows") or 0)
+def _rows(root: Path, n: int) -> int:
+    return int(scaled_head(scaled_dir(root, n)).get("rows") or 0)
 
 
 def with_answers(
-    study: Study,
+    traces: Traces,
     prediction: Prediction,
     asked: Sequence[Changes],
     costs: Costs,
     *,
-    threads: MoreThreads | NotKnown = NOT_ASKED,
+    threads: MoreThreads | str = NOT_ASKED,
     table: bool | None = None,
     say: Callable[[str], None],
 ) -> Prediction:
@@ -94,17 +89,14 @@ def with_answers(
     there is not, P3SError, in one line, where changes cannot be simulated.
     """
     check_phases(asked, (phase.phase for row in prediction.counts for phase in row.phases))
-    if why := structure_of(study).fixed:
-        if asked or table:
-            raise P3SError(f"{study.root}: {why}")
-        return prediction
     found: dict[str, WhatIf] = {}
     rows: list[Count] = []
     left = IDEAL_STEPS
     for row in reversed(prediction.counts):  # the largest count matters most
-        quick = table is not False and _rows(study, row.n) <= IDEAL_ROWS and left > 0
-        there = Simulation(study, row.n, costs, threads, moves(asked) is not None)
-        if quick and not asked and _rows(study, row.n) > IDEAL_ROWS_OF_GRIDS:
+        quick = table is not False and _rows(traces.root, row.n) <= IDEAL_ROWS and left > 0
+        moved = any(changes.moves for changes in asked)
+        there = Simulation(traces, row.n, costs, threads, moved)
+        if quick and not asked and _rows(traces.root, row.n) > IDEAL_ROWS_OF_GRIDS:
             quick = there.all_ranks
         if asked or quick or (table and row is prediction.last):
             small = table is not False and there.size <= CHEAP
@@ -157,30 +149,29 @@ def _answered(
 
 def _notes(there: Simulation, changes: Changes) -> tuple[str, ...]:
     """Return what explains what changes do at a count."""
-    between = {"latency", "bandwidth"} & {part.what for part in changes.of(Scaled)}
-    if there.n > 1 and (between or changes.of(Placed)) and not there.ready[0].node_of.any():
+    between = changes.of("latency", "bandwidth", PLACEMENT)
+    if there.n > 1 and between and not there.ready[0].node_of.any():
         return (f"all ranks are on one node at {there.n} processes: no message is between nodes",)
     return ()
 
 
-def answer(row: Count, base: Count, as_is: Made, changed: Made, changes: Changes) -> WhatIfAt:
+def answer(
+    row: Count, base: Count, as_is: SimulatedTimes, changed: SimulatedTimes, changes: Changes
+) -> WhatIfAt:
     """Return what changes do at a count.
 
     The simulation says by which share they make the run shorter; that is taken of the time of the
     prediction. ``base``: the count that speedups relate to.
     """
-    one, other = run_time(as_is.times), run_time(changed.times)
+    one, other = as_is.times.run_s, changed.times.run_s
     scale = row.time_s / one
     time, saved = scale * other, scale * (one - other)
     speedup = base.time_s / time if time > 0 else 0.0
-    both, its = _drawn(row, as_is, changed, changes), drawn(base)
-    time_ends: Ends = (None, None)
-    saved_ends, over = time_ends, time_ends
-    if both is not None:
-        before, after = scale * both
-        time_ends, saved_ends = ends_of(after, time), ends_of(before - after, saved)
-        if its is not None and time > 0:
-            over = ends_of(its / np.maximum(after, 1e-300), speedup)
+    both = _drawn(row, as_is, changed, changes)
+    after = None if both is None else scale * both[1]
+    less = None if both is None else scale * both[0] - scale * both[1]
+    time_ends, saved_ends = known_ends(after, time), known_ends(less, saved)
+    over = known_ends(ratio(drawn(base), after) if time > 0 else None, speedup)
     return WhatIfAt(
         n=row.n,
         time_s=time,
@@ -195,7 +186,9 @@ def answer(row: Count, base: Count, as_is: Made, changed: Made, changes: Changes
     )
 
 
-def _drawn(row: Count, as_is: Made, changed: Made, changes: Changes) -> Floats | None:
+def _drawn(
+    row: Count, as_is: SimulatedTimes, changed: SimulatedTimes, changes: Changes
+) -> Floats | None:
     """Return draws of both simulated times in s, (2, NUMBER); None where they are not known.
 
     All parts of the row's interval move both at once. Of the changed time alone is what changes do
@@ -204,13 +197,13 @@ def _drawn(row: Count, as_is: Made, changed: Made, changes: Changes) -> Floats |
     own = own_parts(as_is.times), own_parts(changed.times)
     if own[0] is None or own[1] is None or row.low_s is None:
         return None
-    one, other = run_time(as_is.times), run_time(changed.times)
+    one, other = as_is.times.run_s, changed.times.run_s
     rest = draws({RESIDUAL: row.interval_parts.residual}, row.interval_parts.rivals)
     alone: dict[str, Factors | None] = {}
     more: dict[str, Factors | None] = {}
     if changed.ends is not None:
-        more["what changes do"] = factors(other, *map(run_time, changed.ends))
-    if other_costs(changes):
+        more["what changes do"] = factors(other, *(each.run_s for each in changed.ends))
+    if changes.other_messages:
         alone["messages"] = _messages(as_is.times)
         more["other messages"] = _messages(changed.times)
     return np.stack([one * rest * draws(own[0] | alone), other * rest * draws(own[1] | more)])
@@ -218,11 +211,12 @@ def _drawn(row: Count, as_is: Made, changed: Made, changes: Changes) -> Floats |
 
 def _messages(times: PhaseTimes) -> Factors:
     """Return the ends of a run time whose messages, without waiting, no run had."""
-    if times.transfer is None or times.software is None or not times.comm.size:
+    mpi = times.mpi.seconds
+    if not mpi.size:
         return 1.0, 1.0
     rank = slowest_rank(times)
-    seconds = float(np.nansum(times.transfer[rank] + times.software[rank]))
-    share = T90 * coefficients()["messages"] * seconds / max(run_time(times), 1e-300)
+    seconds = float(np.nansum(mpi[TRANSFER, rank] + mpi[SOFTWARE, rank]))
+    share = T90 * coefficients()["messages"] * seconds / max(times.run_s, 1e-300)
     return 1.0 - share, 1.0 + share
 
 
@@ -243,12 +237,12 @@ def usual(there: Simulation, row: Count) -> list[Changes]:
     twice the threads of a process where laws of threads tell what that does.
     """
     found = [read_changes(f"phase {phase} / 2") for phase in _busiest(row)]
-    found += [read_changes(text_of(Threads(count))) for count in _threads(there)]
+    found += [read_changes(f"{THREADS}={count}") for count in _threads(there)]
     if there.n == 1:
         return found
     texts = ("balanced", "latency / 2", "bandwidth * 2", "network=ideal")
     found += [read_changes(text) for text in texts]
-    found += [read_changes(text_of(Algorithm(rule))) for rule in _algorithms(there)]
+    found += [read_changes(algorithm(rule).text) for rule in _algorithms(there)]
     if there.costs.setting.topology and int(there.ready[0].node_of.max()) > 0:
         kind = there.costs.setting.mapping
         found.append(read_changes(f"placement={CYCLIC if kind == BLOCK else BLOCK}"))
@@ -286,13 +280,13 @@ def _algorithms(there: Simulation) -> Iterator[Rule]:
         for name in dict.fromkeys(algorithms(call)):
             if name in COLLECTIVES[call].algorithms:
                 rule = Rule(call, name)
-                seconds = _seconds(there, Changes("", (Algorithm(rule),)))
+                seconds = _seconds(there, Changes("", (algorithm(rule),)))
                 if seconds is not None:
                     times[rule] = seconds
         if not times:
             continue
         if usual_time is None:
-            usual_time = _seconds(there, Changes("", ())) or 0.0
+            usual_time = _seconds(there, NOTHING) or 0.0
         best = min(times, key=lambda rule: times[rule])
         if times[best] < (1.0 - _WORTH) * usual_time:
             yield best
@@ -301,4 +295,4 @@ def _algorithms(there: Simulation) -> Iterator[Rule]:
 def _seconds(there: Simulation, changes: Changes) -> float | None:
     """Return the run time with changes where nothing varies; None: there are too many steps."""
     times = there.even(changes, most=_MORE_STEPS * there.size)
-    return None if times is None else total(times.own + times.comm, times.estimator)
+    return None if times is None else times.run_s

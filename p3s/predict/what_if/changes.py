@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TypeVar
+from typing import Any
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import figures, plural
@@ -16,6 +16,7 @@ from p3s.costs.types import Teams
 from p3s.predict.times import END, REST, START
 from p3s.program.collectives.choose import Rule, checked
 from p3s.program.collectives.registry import COLLECTIVES
+from p3s.program.mapping import BLOCK, CYCLIC
 
 #: What of the costs of messages can be multiplied.
 COSTS = ("latency", "bandwidth", "software")
@@ -24,6 +25,9 @@ COMPUTE, PHASE = "compute", "phase"
 BALANCED = "balanced"
 NETWORK, PLACEMENT, IDEAL = "network", "placement", "ideal"
 THREADS = "threads"
+#: What is told with a factor, and what is to be something.
+_SCALED = (*COSTS, COMPUTE, PHASE)
+_SET = (NETWORK, PLACEMENT, THREADS)
 #: Factors beyond these say nothing.
 _MOST = 1e6
 _SCALE = re.compile(r"(?P<what>.*?)\s*(?P<sign>[*/])\s*(?P<number>[^*/]*)", re.S)
@@ -31,56 +35,49 @@ _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.I)
 _PHASE = re.compile(r"phase\s*(-?\d{1,9}|start|end)", re.I)
 #: Phases that have a name beside their number.
 _NAMED_PHASES = {"start": START, "end": END}
-_NAMES = (*COSTS, COMPUTE, PHASE, BALANCED, NETWORK, PLACEMENT, THREADS)
+_NAMES = (*_SCALED, BALANCED, *_SET)
 _MOST_THREADS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """A quantity (one of COSTS, COMPUTE or PHASE) times a factor; ``phase``: which, of PHASE."""
+class Change:
+    """One thing that is changed.
+
+    what: a quantity (one of COSTS, COMPUTE or PHASE), which is multiplied by ``value``; BALANCED:
+    all ranks of a phase compute as much as they do in the mean; a collective, which takes the
+    algorithm of a Rule; NETWORK: messages cost what they cost on IDEAL, or a name or file of
+    p3s machine list; PLACEMENT: ranks are on nodes in block, cyclic, or as a file says; THREADS: of
+    each process, nodes hold fewer or more of them. phase: which, None: all.
+    """
 
     what: str
-    factor: float
+    value: Any = None
     phase: int | None = None
 
+    @property
+    def subject(self) -> str:
+        """What is changed, for people; two changes of the same contradict each other."""
+        if self.phase is None:
+            return self.what
+        phase = _phase_text(self.phase)
+        return phase if self.what == PHASE else f"{self.what} {phase}"
 
-@dataclass(frozen=True)
-class Balanced:
-    """All ranks of a phase compute as much as they do in the mean; ``phase`` None: of each."""
-
-    phase: int | None = None
-
-
-@dataclass(frozen=True)
-class Algorithm:
-    """A collective takes another algorithm."""
-
-    rule: Rule
-
-
-@dataclass(frozen=True)
-class OnNetwork:
-    """Messages cost what they cost on a network: IDEAL, or a name or file of p3s machine list."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Ranks are on nodes in another way: block, cyclic, or as a file says."""
-
-    how: str
+    @property
+    def text(self) -> str:
+        """How it reads: what :func:`read_changes` reads as the same."""
+        if self.what == BALANCED:
+            return self.subject
+        if self.what in _SCALED:
+            return f"{self.subject} {_times(self.value)}"
+        if isinstance(self.value, Rule):
+            segment = f":{self.value.segment}" if self.value.segment else ""
+            return f"{self.what}={self.value.algorithm}{segment}"
+        return f"{self.what}={self.value}"
 
 
-@dataclass(frozen=True)
-class Threads:
-    """Each process has so many threads, and nodes hold fewer or more of them."""
-
-    count: int
-
-
-T = TypeVar("T")
-Change = Scaled | Balanced | Algorithm | OnNetwork | Placed | Threads
+def algorithm(rule: Rule) -> Change:
+    """Return that a collective takes another algorithm."""
+    return Change(rule.call, rule)
 
 
 @dataclass(frozen=True)
@@ -90,15 +87,33 @@ class Changes:
     text: str
     parts: tuple[Change, ...]
 
-    def of(self, kind: type[T]) -> list[T]:
-        """Return the parts of a kind."""
-        return [part for part in self.parts if isinstance(part, kind)]
+    def of(self, *kinds: str) -> list[Change]:
+        """Return the parts that change one of these."""
+        return [part for part in self.parts if part.what in kinds]
+
+    def value(self, what: str) -> Any:
+        """Return what something becomes, None where it stays."""
+        return next((part.value for part in self.of(what)), None)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The algorithms that collectives take."""
+        return tuple(part.value for part in self.of(*COLLECTIVES))
 
     @property
     def phases(self) -> set[int]:
         """The phases that are named."""
-        found = (getattr(part, "phase", None) for part in self.parts)
-        return {phase for phase in found if phase is not None}
+        return {part.phase for part in self.parts if part.phase is not None}
+
+    @property
+    def moves(self) -> bool:
+        """Whether ranks are elsewhere."""
+        return bool(self.of(PLACEMENT, THREADS))
+
+    @property
+    def other_messages(self) -> bool:
+        """Whether messages are others, in number or costs, than those of the prediction."""
+        return self.moves or bool(self.rules) or self.value(NETWORK) not in (None, IDEAL)
 
 
 def read_changes(text: str) -> Changes:
@@ -108,13 +123,13 @@ def read_changes(text: str) -> Changes:
         if not all(words):
             raise ValueError("a change is missing; write for example latency/2")
         parts = tuple(map(_change, words))
-        kinds = [_subject(part) for part in parts]
-        for kind in kinds:
-            if kinds.count(kind) > 1:
-                raise ValueError(f"{kind} is there twice; say it once")
+        subjects = [part.subject for part in parts]
+        for subject in subjects:
+            if subjects.count(subject) > 1:
+                raise ValueError(f"{subject} is there twice; say it once")
     except ValueError as err:
         raise UsageError(f"--what-if {text!r}: {err}") from None
-    return Changes(", ".join(map(text_of, parts)), parts)
+    return Changes(", ".join(part.text for part in parts), parts)
 
 
 def check_phases(every: Iterable[Changes], known: Iterable[int]) -> None:
@@ -127,30 +142,15 @@ def check_phases(every: Iterable[Changes], known: Iterable[int]) -> None:
             raise UsageError(f"--what-if {each.text!r}: no {wrong}; there are {listed}")
 
 
-def text_of(part: Change) -> str:
-    """Return how a change reads: what :func:`read_changes` reads as the same."""
-    if isinstance(part, Scaled):
-        what = _phase_text(part.phase) if part.what == PHASE else part.what
-        return f"{what} {_times(part.factor)}"
-    if isinstance(part, Balanced):
-        return BALANCED if part.phase is None else f"{BALANCED} {_phase_text(part.phase)}"
-    if isinstance(part, Algorithm):
-        segment = f":{part.rule.segment}" if part.rule.segment else ""
-        return f"{part.rule.call}={part.rule.algorithm}{segment}"
-    if isinstance(part, OnNetwork):
-        return f"{NETWORK}={part.name}"
-    if isinstance(part, Threads):
-        return f"{THREADS}={part.count}"
-    return f"{PLACEMENT}={part.how}"
-
-
-def _phase_text(phase: int | None) -> str:
+def _phase_text(phase: int) -> str:
     name = next((name for name, number in _NAMED_PHASES.items() if number == phase), phase)
     return f"{PHASE} {name}"
 
 
-def _phase_number(text: str) -> int:
-    return _NAMED_PHASES[text] if text in _NAMED_PHASES else int(text)
+def _phase_of(text: str) -> int | None:
+    """Return the phase that a text names, None where it names none."""
+    found = _PHASE.fullmatch(text)
+    return None if found is None else int(_NAMED_PHASES.get(found[1], found[1]))
 
 
 def _times(factor: float) -> str:
@@ -161,14 +161,6 @@ def _times(factor: float) -> str:
     return f"* {factor:.12g}"
 
 
-def _subject(part: Change) -> str:
-    """Return what a change is of, for people; two of the same contradict each other."""
-    text = text_of(part)
-    if isinstance(part, Scaled):
-        return text.rpartition(" ")[0][:-2]
-    return text.partition("=")[0]
-
-
 def _change(word: str) -> Change:
     """Return the change of a word; ValueError says what is wrong with it."""
     if "=" in word:
@@ -177,81 +169,73 @@ def _change(word: str) -> Change:
     if scaled is not None:
         return _scaled(scaled["what"].strip().lower(), scaled["sign"], scaled["number"].strip())
     low = word.lower()
-    if low == BALANCED:
-        return Balanced()
-    phase = _PHASE.fullmatch(low.removeprefix(BALANCED).strip())
-    if low.startswith(BALANCED) and phase is not None:
-        return Balanced(_phase_number(phase[1]))
+    phase = _phase_of(low.removeprefix(BALANCED).strip())
+    if low == BALANCED or (low.startswith(BALANCED) and phase is not None):
+        return Change(BALANCED, phase=phase)
     name = low.split()[0]
-    if name in (*COSTS, COMPUTE, PHASE):
+    if name in _SCALED:
         raise ValueError(f"{word} by how much? write for example {low}/2")
-    if name in (NETWORK, PLACEMENT, THREADS, *COLLECTIVES):
+    if name in (*_SET, *COLLECTIVES):
         raise ValueError(f"{name} is to be what? write for example {_like(name)}")
     raise _unknown(name)
 
 
-def _scaled(what: str, sign: str, number: str) -> Scaled:
+def _scaled(what: str, sign: str, number: str) -> Change:
     """Return a quantity times or over a number."""
-    factor = _factor(sign, number)
-    phase = _PHASE.fullmatch(what)
-    if phase is not None:
-        return Scaled(PHASE, factor, _phase_number(phase[1]))
-    if what == THREADS:
-        raise ValueError("how many threads? write for example threads=4")
-    if what == PHASE:
-        raise ValueError(f"which phase? write phase 3{sign}{number}")
-    if what not in (*COSTS, COMPUTE):
-        raise _unknown(what)
-    if what == "bandwidth" and not factor > 0:
-        raise ValueError("without bandwidth no message arrives; give a factor")
-    return Scaled(what, factor)
-
-
-def _factor(sign: str, number: str) -> float:
     if _NUMBER.fullmatch(number) is None:
-        what = f"{number or 'nothing'} behind {sign} is no number"
-        raise ValueError(f"{what}; write for example latency/2 or phase 3 * 0.7")
+        wrong = f"{number or 'nothing'} behind {sign} is no number"
+        raise ValueError(f"{wrong}; write for example latency/2 or phase 3 * 0.7")
     value = float(number)
     if sign == "/" and not value > 0:
         raise ValueError("nothing can be divided by 0")
     factor = value if sign == "*" else 1.0 / value
     if not (math.isfinite(factor) and factor <= _MOST):
         raise ValueError(f"a factor is from 0 to {figures(_MOST)}")
-    return factor
+    phase = _phase_of(what)
+    if phase is not None:
+        return Change(PHASE, factor, phase)
+    if what == THREADS:
+        raise ValueError("how many threads? write for example threads=4")
+    if what == PHASE:
+        raise ValueError(f"which phase? write phase 3{sign}{number}")
+    if what not in _SCALED:
+        raise _unknown(what)
+    if what == "bandwidth" and not factor > 0:
+        raise ValueError("without bandwidth no message arrives; give a factor")
+    return Change(what, factor)
 
 
 def _named(word: str) -> Change:
     """Return what is told by name=value; names of files keep their letters."""
     name, _, value = (part.strip() for part in word.partition("="))
-    low = name.lower().removeprefix("mpi_")
+    low, usual = name.lower().removeprefix("mpi_"), value.lower()
     if not value:
         raise ValueError(f"nothing behind {name}=; write {_like(low)}")
-    if low == NETWORK:
-        return OnNetwork(IDEAL if value.lower() == IDEAL else value)
-    if low == PLACEMENT:
-        return Placed(value.lower() if value.lower() in ("block", "cyclic") else value)
+    if low in (NETWORK, PLACEMENT):
+        known_words = (IDEAL,) if low == NETWORK else (BLOCK, CYCLIC)
+        return Change(low, usual if usual in known_words else value)
     if low == THREADS:
         if not (value.isascii() and value.isdigit() and 0 < int(value[:9]) <= _MOST_THREADS):
             raise ValueError(f"{value} is no number of threads")
-        return Threads(int(value[:9]))
+        return Change(THREADS, int(value[:9]))
     if low not in COLLECTIVES:
         raise _unknown(low, "=")
-    algorithm, _, segment = value.lower().partition(":")
+    wanted, _, segment = usual.partition(":")
     if segment and not (segment.isdigit() and len(segment) < 10):
         raise ValueError(f"a segment of {segment} is no number of bytes")
     known = list(COLLECTIVES[low].algorithms)
     try:
-        return Algorithm(checked(Rule(low, algorithm.strip(), int(segment or 0))))
+        return algorithm(checked(Rule(low, wanted.strip(), int(segment or 0))))
     except P3SError:
-        what = f"{low} has no algorithm {algorithm!r}{_meant(algorithm, known)}"
+        what = f"{low} has no algorithm {wanted!r}{_meant(wanted, known)}"
         raise ValueError(f"{what}; there are {', '.join(known)}") from None
 
 
 def _unknown(name: str, sign: str = "") -> ValueError:
     """Return the error for a name that is none, with the one that it is like."""
-    known = [*_NAMES, *COLLECTIVES]
     there = "network, placement, threads and collectives" if sign else ", ".join(_NAMES)
-    return ValueError(f"there is no {name!r}{_meant(name, known)}; there are {there}")
+    like = _meant(name, [*_NAMES, *COLLECTIVES])
+    return ValueError(f"there is no {name!r}{like}; there are {there}")
 
 
 def _meant(name: str, known: list[str]) -> str:
@@ -261,30 +245,17 @@ def _meant(name: str, known: list[str]) -> str:
 
 def _like(name: str) -> str:
     """Return an example of a name with a value."""
-    if name == PLACEMENT:
-        return "placement=cyclic"
-    if name == THREADS:
-        return "threads=4"
     if name in COLLECTIVES and COLLECTIVES[name].algorithms:
         return f"{name}={next(iter(COLLECTIVES[name].algorithms))}"
-    return "network=ideal"
+    return {PLACEMENT: "placement=cyclic", THREADS: "threads=4"}.get(name, "network=ideal")
 
 
 #: Laws say something of so many times the threads of any run, and no more.
 _REACH = 2
 #: Which of the three that a factor has: the typical value, the ends of its 90 % interval.
 VALUE, LOW, HIGH = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class NotKnown:
-    """Why nothing is known of other numbers of threads."""
-
-    why: str
-
-
 #: Of a prediction whose study nobody has looked at for threads.
-NOT_ASKED = NotKnown("the study's runs were not looked at for threads")
+NOT_ASKED = "the study's runs were not looked at for threads"
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,11 +313,12 @@ class MoreThreads:
     def _made(self) -> dict[int, Teams]:
         return {}
 
-    def as_scaled(self, part: Threads, phases: Sequence[int], n: int, end: int) -> list[Scaled]:
-        """Return what threads make of the computation of each phase at a count.
+    def as_scaled(self, count: int, phases: Sequence[int], n: int, end: int) -> Iterator[Change]:
+        """Yield what threads make of the computation of each phase at a count.
 
         end: VALUE, or LOW or HIGH for the end of the interval at which all laws are.
         """
-        teams = self.factors(part.count)
-        # The start and the end of the program are parts of what is outside of loops.
-        return [Scaled(PHASE, teams.of(max(phase, REST), n)[end], phase) for phase in phases]
+        teams = self.factors(count)
+        for phase in phases:
+            # The start and the end of the program are parts of what is outside of loops.
+            yield Change(PHASE, teams.of(max(phase, REST), n)[end], phase)

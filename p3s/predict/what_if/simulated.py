@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.study import Study
+from p3s.base.records import Traces, scaled_dir
 from p3s.base.text import processes
-from p3s.predict.distribution import total
-from p3s.predict.estimated import TYPICAL, Communication, Draws
+from p3s.predict.estimated import TYPICAL, Communication, Draws, silent
 from p3s.predict.estimates import Kept
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators.drawn import Altered
@@ -24,7 +23,7 @@ from p3s.predict.estimators.fewer import EVERY_RANK, Ways, smaller, taken_to
 from p3s.predict.estimators.grids import Grid, Grids
 from p3s.predict.estimators.machine import grids_of, placed
 from p3s.predict.estimators.messages import Messages, messages_of, published_messages
-from p3s.predict.estimators.settings import Prepared, Program, on_nodes_of, read_program, silent
+from p3s.predict.estimators.settings import Prepared, Program, on_nodes_of, read_program
 from p3s.predict.times import PhaseTimes, computation, computed_in, with_communication
 from p3s.predict.what_if.altered import (
     Where,
@@ -36,28 +35,27 @@ from p3s.predict.what_if.altered import (
     where_of,
 )
 from p3s.predict.what_if.changes import (
-    COSTS,
+    BALANCED,
+    COMPUTE,
     HIGH,
     IDEAL,
     LOW,
+    NETWORK,
     NOT_ASKED,
+    PHASE,
+    PLACEMENT,
+    THREADS,
     VALUE,
-    Algorithm,
-    Balanced,
-    Change,
     Changes,
     MoreThreads,
-    NotKnown,
-    OnNetwork,
-    Placed,
-    Scaled,
-    Threads,
 )
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.program.types import MOST_RANKS
 
 #: Draws of computation where only a ratio is asked for, whose two times draw the same.
 _FEW_DRAWS = 2
+#: Nothing is changed.
+NOTHING = Changes("", ())
 
 
 @dataclass(frozen=True)
@@ -75,13 +73,13 @@ class Costs:
     found: Kept = field(default_factory=dict)
 
 
-def costs_of(study: Study, estimator: str, machine: Path | None, setting: Setting) -> Costs:
+def costs_of(traces: Traces, estimator: str, machine: Path | None, setting: Setting) -> Costs:
     """Return the costs with which changes to the times of an estimator are simulated.
 
     What was measured by a replay, or simulated outside of P3S, has no costs that could be changed:
     those between two ranks stand for it, or else published ones.
     """
-    messages = messages_of(study, estimator, machine, setting)
+    messages = messages_of(traces, estimator, machine, setting)
     if estimator == messages.name:
         return Costs(estimator, messages, setting)
     measured = "costs measured between two ranks"
@@ -94,23 +92,23 @@ def costs_of(study: Study, estimator: str, machine: Path | None, setting: Settin
 
 
 def check_answerable(
-    study: Study, asked: Sequence[Changes], counts: Sequence[int], costs: Costs
+    traces: Traces, asked: Sequence[Changes], counts: Sequence[int], costs: Costs
 ) -> None:
     """Raise UsageError where changes cannot be simulated at a count.
 
     Where ranks are is a matter of all of them: smaller grids do not tell. Nor does a trace of some
     ranks tell what the ranks compute that are simulated.
     """
+    most = max(counts, default=0)
     for changes in asked:
-        scaled = any(part.what not in COSTS for part in changes.of(Scaled))
-        if (scaled or changes.of(Balanced)) and max(counts, default=0) > MOST_RANKS:
+        if changes.of(COMPUTE, PHASE, BALANCED) and most > MOST_RANKS:
             raise UsageError(
                 f"--what-if {changes.text}: computation is changed on all ranks, and the trace of "
-                f"{processes(max(counts))} has some; ask at {MOST_RANKS:,} at most"
+                f"{processes(most)} has some; ask at {MOST_RANKS:,} at most"
             )
-    moved = moves(asked)
+    moved = next((one for one in asked if one.moves), None)
     for n in counts:
-        if moved and smaller(study, n, costs.messages.cores, costs.setting) is not None:
+        if moved and smaller(traces, n, costs.messages.cores, costs.setting) is not None:
             raise UsageError(
                 f"--what-if {moved.text}: where ranks are is simulated with every "
                 f"rank, and {processes(n)} are many; ask at {EVERY_RANK:,} at most, or add "
@@ -118,33 +116,26 @@ def check_answerable(
             )
 
 
-def moves(asked: Sequence[Changes]) -> Changes | None:
-    """Return the first of changes that put ranks elsewhere, None where none does."""
-    elsewhere = (Placed, Threads)
-    return next((one for one in asked if any(isinstance(p, elsewhere) for p in one.parts)), None)
-
-
 @dataclass(frozen=True, eq=False)
 class Changed:
-    """What is simulated: costs of messages, where ranks are, and changes to what they compute."""
+    """What is simulated: costs of messages, where ranks are, and changes to costs and work."""
 
     messages: Messages
     setting: Setting
-    parts: Sequence[Change] = ()
+    changes: Changes = NOTHING
 
     def sends_as(self, other: Changed) -> bool:
         """Tell whether the same messages are sent, between the same nodes."""
-        mine = replace(self.setting, vary=True, network="")
-        return (
-            self.messages.library == other.messages.library
-            and self.messages.cores == other.messages.cores
-            and mine == replace(other.setting, vary=True, network="")
+        mine, its = (
+            (one.messages.library, one.messages.cores, replace(one.setting, vary=True, network=""))
+            for one in (self, other)
         )
+        return mine == its
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
-    """A simulation: times of all ranks, and the draws of each grid, one where all are simulated.
+class SimulatedTimes:
+    """Times of all ranks, and the draws of each grid, one where all are simulated.
 
     ways: how times change with the grid, None where all ranks are simulated. ends: the times where
     what changes do is not known exactly, at the ends of the 90 % interval of that alone; None where
@@ -165,16 +156,17 @@ class Simulation:
     put ranks elsewhere, which smaller grids do not tell.
     """
 
-    study: Study
+    traces: Traces
     n: int
     costs: Costs
-    threads: MoreThreads | NotKnown = NOT_ASKED
+    threads: MoreThreads | str = NOT_ASKED
     moved: bool = False
+    _places: dict[int, Where] = field(default_factory=dict, init=False)
 
     @cached_property
     def times(self) -> PhaseTimes:
         """Computation of all ranks, without any communication."""
-        return computation(self.study, self.n)
+        return computation(scaled_dir(self.traces.root, self.n))
 
     @cached_property
     def as_is(self) -> Changed:
@@ -185,10 +177,10 @@ class Simulation:
     def grids(self) -> Grids | None:
         """The smaller grids that stand for so many ranks; None: all ranks are simulated."""
         messages, setting = self.costs.messages, self.costs.setting
-        few = smaller(self.study, self.n, messages.cores, setting, changed=not self.moved)
+        few = smaller(self.traces, self.n, messages.cores, setting, changed=not self.moved)
         if few is None:
             return None
-        return replace(grids_of(messages, self.study, few, setting, silent), keep=True)
+        return replace(grids_of(messages, self.traces, few, setting, silent), keep=True)
 
     @property
     def all_ranks(self) -> bool:
@@ -198,27 +190,25 @@ class Simulation:
     @cached_property
     def _program(self) -> Program:
         """What of the scaled trace is simulated, wherever its ranks are."""
-        return read_program(self.study.scaled_dir(self.n), queues=self.as_is.messages.queues)
+        directory = scaled_dir(self.traces.root, self.n)
+        return read_program(directory, queues=self.costs.messages.queues)
 
     @cached_property
     def ready(self) -> tuple[Prepared, ...]:
         """Each grid, or all ranks alone, on nodes as the prediction has them; smallest first."""
         if self.grids is not None:
             return tuple(grid.ready for grid in self.grids.prepared)
-        return (self._all_on_nodes(self.as_is),)
-
-    def _all_on_nodes(self, changed: Changed) -> Prepared:
-        messages = changed.messages
-        return on_nodes_of(self._program, messages.library, changed.setting, messages.cores)
+        messages = self.costs.messages
+        return (on_nodes_of(self._program, messages.library, self.costs.setting, messages.cores),)
 
     def _on_nodes(self, changed: Changed) -> tuple[Prepared, ...]:
         """Return each grid, or all ranks alone, on nodes as changes have them."""
         if changed.sends_as(self.as_is):
             return self.ready
+        messages, setting = changed.messages, changed.setting
         if self.grids is None:
-            return (self._all_on_nodes(changed),)
-        some = (grid.on(changed.messages, changed.setting) for grid in self.grids.prepared)
-        return tuple(grid.ready for grid in some)
+            return (on_nodes_of(self._program, messages.library, setting, messages.cores),)
+        return tuple(grid.on(messages, setting).ready for grid in self.grids.prepared)
 
     def steps(self, changed: Changed) -> int:
         """Return how many steps there are in the iterations that are simulated first."""
@@ -232,66 +222,64 @@ class Simulation:
         return self.steps(self.as_is)
 
     def simulated(
-        self, changed: Changed, base: Made | None, *, ends: bool = True, draws: int = 0
-    ) -> Made:
+        self, changed: Changed, base: SimulatedTimes | None, *, ends: bool = True, draws: int = 0
+    ) -> SimulatedTimes:
         """Return the times with changes; ``base``: without them, None where this is that.
 
         Both draw the same, ``draws`` times at most (0: as often as a prediction does). Times change
         with the grid as without changes, unless other messages are sent. One process communicates
         with nobody.
         """
+        changes = changed.changes
         if self.n == 1:
-            alone = altered_work(changed.parts, self.times, nowhere(self.times))
+            alone = altered_work(changes, self.times, nowhere(self.times))
             times = self.times if alone is None else alone.of_times(self.times)
-            made = estimate(changed.messages.name, self.study, 1)
-            return Made(with_communication(times, made), (Draws(),))
-        on_nodes = self._on_nodes(changed)
-        each = [Draws(most=draws) for _ in on_nodes]
+            made = estimate(changed.messages.name, self.traces, 1)
+            return SimulatedTimes(with_communication(times, made), (Draws(),))
+        ready = list(self._on_nodes(changed))
+        each = [Draws(most=draws) for _ in ready]
         if base is not None:
             each = [one.again() for one in base.draws]
-        works = [self._work(k, ready, changed) for k, ready in enumerate(on_nodes)]
-        ready = [
-            one if work is None else self._computing(k, one, work)
-            for k, (one, work) in enumerate(zip(on_nodes, works, strict=True))
-        ]
-        network = altered_network(changed.parts)
-        variation = altered_variation(changed.parts, on_nodes[0].phases)
+        network = altered_network(changes)
+        variation = altered_variation(changes, ready[0].phases)
+        works = [self._work(k, one, changes) for k, one in enumerate(ready)]
+        for k, work in enumerate(works):
+            if work is not None:
+                ready[k] = self._computing(k, ready[k], work)
 
         def on(k: int, how: Setting, with_ends: bool) -> Communication:
             altered = Altered(network, variation, each[k])
             messages, more = changed.messages, ends and with_ends
-            return placed(messages, self.study, ready[k], how, silent, ends=more, altered=altered)
+            return placed(messages, self.traces, ready[k], how, silent, ends=more, altered=altered)
 
-        times, work = self.times, works[0]
-        if work is not None:
-            times = work.of_times(times)
+        times = self.times if works[0] is None else works[0].of_times(self.times)
         if self.grids is None:
-            return Made(with_communication(times, on(0, changed.setting, True)), tuple(each))
+            found = on(0, changed.setting, True)
+            return SimulatedTimes(with_communication(times, found), tuple(each))
 
         def place(grid: Grid, how: Setting, with_ends: bool) -> Communication:
             return on(grid.number, how, with_ends)
 
         like = base.ways if base is not None and changed.sends_as(self.as_is) else None
-        some = self.grids.simulated(place, changed.setting)
-        found, ways = taken_to(self.grids.few, self.grids.ranks, some, like)
-        if work is not None:
-            few = self.grids.few
+        few, some = self.grids.few, self.grids.simulated(place, changed.setting)
+        found, ways = taken_to(few, self.grids.ranks, some, like)
+        if works[0] is not None:
             beside = [computed_in(times, number)[few.stands_for] for number in found.phases]
             found = replace(found, beside=np.stack(beside, axis=1)[few.stood_for_by])
-        return Made(with_communication(times, found), tuple(each), ways)
+        return SimulatedTimes(with_communication(times, found), tuple(each), ways)
 
-    def _work(self, k: int, ready: Prepared, changed: Changed) -> Work | None:
+    def _work(self, k: int, ready: Prepared, changes: Changes) -> Work | None:
         """Return what changes make of the computation of all ranks; None: nothing.
 
         ``k``: number of the grid that tells where they compute.
         """
-        if not changed.parts or (self.grids is not None and self.grids.ranks is not None):
+        if not changes.parts or (self.grids is not None and self.grids.ranks is not None):
             return None
         where = self._where(k, ready)
         if self.grids is not None:
             stood = self.grids.all[k].standing_for(self.grids.ranks)
             where = replace(where, weight=where.weight[stood])
-        return altered_work(changed.parts, self.times, where)
+        return altered_work(changes, self.times, where)
 
     def _computing(self, k: int, ready: Prepared, work: Work) -> Prepared:
         """Return what is simulated with what its ranks compute."""
@@ -301,36 +289,34 @@ class Simulation:
         return work.of_steps(ready, self._where(k, ready))
 
     def _where(self, k: int, ready: Prepared) -> Where:
-        if ready is self.ready[k] and k in self._places:
+        """Return where the steps of what is prepared are; those as predicted are looked up once."""
+        usual = ready is self.ready[k]
+        if usual and k in self._places:
             return self._places[k]
         times = self.times
         if self.grids is not None:
             few = self.grids.all[k]
             times = replace(times, n=few.n, compute=times.compute[few.stands_for])
-        found = where_of(ready, times, self.study.scaled_dir(self.n))
-        if ready is self.ready[k]:
+        found = where_of(ready, times, scaled_dir(self.traces.root, self.n))
+        if usual:
             self._places[k] = found
         return found
 
     @cached_property
-    def _places(self) -> dict[int, Where]:
-        return {}
-
-    @cached_property
-    def base(self) -> Made:
+    def base(self) -> SimulatedTimes:
         """The program as it is."""
         return self._predicted or self.simulated(self.as_is, None)
 
     @cached_property
-    def _predicted(self) -> Made | None:
+    def _predicted(self) -> SimulatedTimes | None:
         """The same as the prediction has simulated it; None where it has not."""
         found = self.costs.found.get((self.costs.name, self.n))
         if found is None or found.draws is None or not self.all_ranks:
             return None
-        return Made(with_communication(self.times, found), (found.draws,))
+        return SimulatedTimes(with_communication(self.times, found), (found.draws,))
 
     @cached_property
-    def _plain(self) -> Made:
+    def _plain(self) -> SimulatedTimes:
         """The program as it is, without the ends of its interval: on smaller grids of few draws."""
         draws = 0 if self.all_ranks else _FEW_DRAWS
         as_is = self._predicted  # only its ends are more
@@ -340,46 +326,23 @@ class Simulation:
         """Return the run time with changes over that without, of usual costs of messages."""
         ends = "base" in self.__dict__
         one = self.base if ends else self._plain
-        return run_time(self.changed(changes, ends=ends).times) / run_time(one.times)
+        return self.changed(changes, ends=ends).times.run_s / one.times.run_s
 
-    def changed(self, changes: Changes, *, ends: bool = True) -> Made:
+    def changed(self, changes: Changes, *, ends: bool = True) -> SimulatedTimes:
         """Return the program with changes, drawn as the program as it is.
 
         Without ``ends`` the interval has no width. Errors: P3SError where nothing is known of what
         they do.
         """
-        if not changes.of(Threads):
-            return self._with(changes, changes.parts, ends)
-        made, low, high = (
-            self._with(changes, self._spelt(changes, end), ends) for end in (VALUE, LOW, HIGH)
-        )
-        return replace(made, ends=(low.times, high.times))
-
-    def _spelt(self, changes: Changes, end: int) -> tuple[Change, ...]:
-        """Return changes with what threads do to each phase in the place of threads."""
-        known, phases = self._known_threads(changes), [int(p["phase"]) for p in self.times.phases]
-        rest = [part for part in changes.parts if not isinstance(part, Threads)]
-        for part in changes.of(Threads):
-            rest += known.as_scaled(part, phases, self.n, end)
-        return tuple(rest)
-
-    def _known_threads(self, changes: Changes) -> MoreThreads:
-        """Return what is known of threads; raises P3SError where that does not tell changes."""
-        if isinstance(self.threads, NotKnown):
-            raise P3SError(f"--what-if {changes.text}: {self.threads.why}")
-        if self.costs.setting.listed_at(self.n):
-            raise P3SError(
-                f"--what-if {changes.text}: a file says where ranks are, and not where they are "
-                "with other threads; leave --placement out"
-            )
-        for part in changes.of(Threads):
-            self.threads.check(part.count)
-        return self.threads
-
-    def _with(self, changes: Changes, parts: tuple[Change, ...], ends: bool) -> Made:
-        """Return the program with changes; ``parts``: they, or what they do to computation."""
         base = self.base if ends else self._plain
-        return self.simulated(Changed(*self._costs(changes), parts), base, ends=ends)
+
+        def at(end: int) -> SimulatedTimes:
+            return self.simulated(self._costs(changes, end), base, ends=ends)
+
+        if not changes.of(THREADS):
+            return at(VALUE)
+        made, low, high = map(at, (VALUE, LOW, HIGH))
+        return replace(made, ends=(low.times, high.times))
 
     def even(self, changes: Changes, most: int) -> PhaseTimes | None:
         """Return the times with changes where nothing varies and messages cost what is usual.
@@ -387,37 +350,48 @@ class Simulation:
         Takes a fraction of the time of ``changed``: for sorting many changes. None where there
         would be more than ``most`` steps.
         """
-        messages, setting = self._costs(changes)
-        changed = Changed(messages, replace(setting, vary=False), changes.parts)
+        changed = self._costs(changes, VALUE)
+        changed = replace(changed, setting=replace(changed.setting, vary=False))
         if self.steps(changed) > most:
             return None
         return self.simulated(changed, None, ends=False).times
 
-    def _costs(self, changes: Changes) -> tuple[Messages, Setting]:
-        """Return the costs of messages and where ranks are, as changes have them."""
+    def _costs(self, changes: Changes, end: int) -> Changed:
+        """Return the costs of messages and where ranks are, as changes have them.
+
+        end: of what threads do to computation, as of MoreThreads.
+        """
         messages, setting = self.costs.messages, self.costs.setting
-        for part in changes.parts:
-            if isinstance(part, OnNetwork) and part.name != IDEAL:
-                setting = replace(setting, network=part.name)
-                library = messages.library
-                messages = replace(published_messages(self.study, setting), library=library)
-        for part in changes.parts:
-            if isinstance(part, Placed):
-                setting = placed_as(setting, part.how)
-            if isinstance(part, Threads):
-                each = self._known_threads(changes).per_node(part.count)
-                setting = replace(setting, ranks_per_node=each)
-        rules = tuple(part.rule for part in changes.parts if isinstance(part, Algorithm))
-        if rules:
+        network, how = changes.value(NETWORK), changes.value(PLACEMENT)
+        if network not in (None, IDEAL):
+            setting = replace(setting, network=network)
             library = messages.library
-            library = replace(library, rules=(*rules, *library.rules))
+            messages = replace(published_messages(self.traces, setting), library=library)
+        if how is not None:
+            setting = placed_as(setting, how)
+        if changes.of(THREADS):
+            count, known = changes.value(THREADS), self._known_threads(changes)
+            setting = replace(setting, ranks_per_node=known.per_node(count))
+            parts = known.as_scaled(count, self.times.numbers, self.n, end)
+            rest = (part for part in changes.parts if part.what != THREADS)
+            changes = Changes(changes.text, (*rest, *parts))
+        if changes.rules:
+            library = messages.library
+            library = replace(library, rules=(*changes.rules, *library.rules))
             messages = replace(messages, library=library)
-        return messages, setting
+        return Changed(messages, setting, changes)
 
-
-def run_time(times: PhaseTimes) -> float:
-    """Return the run time in s."""
-    return total(times.own + times.comm, times.estimator)
+    def _known_threads(self, changes: Changes) -> MoreThreads:
+        """Return what is known of threads; raises P3SError where that does not tell changes."""
+        if isinstance(self.threads, str):
+            raise P3SError(f"--what-if {changes.text}: {self.threads}")
+        if self.costs.setting.listed_at(self.n):
+            raise P3SError(
+                f"--what-if {changes.text}: a file says where ranks are, and not where they are "
+                "with other threads; leave --placement out"
+            )
+        self.threads.check(changes.value(THREADS))
+        return self.threads
 
 
 def placed_as(setting: Setting, how: str) -> Setting:
@@ -427,12 +401,3 @@ def placed_as(setting: Setting, how: str) -> Setting:
     if not Path(how).is_file():
         raise P3SError(f"--what-if placement={how}: is no file; give block, cyclic or a rank file")
     return replace(setting, rank_file=Path(how), rank_file_n=0)
-
-
-def other_costs(changes: Changes) -> bool:
-    """Tell whether changes take messages that the prediction has not: others in number or costs."""
-    return any(
-        isinstance(part, (Algorithm, Placed, Threads))
-        or (isinstance(part, OnNetwork) and part.name != IDEAL)
-        for part in changes.parts
-    )

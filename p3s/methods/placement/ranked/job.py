@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
+from p3s.base.settings import traces_of
 from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.allocation import Allocation
 from p3s.methods.placement.links import paths
@@ -78,7 +79,7 @@ class Job:
         if wires is None:
             apart = self.messages.distance(self.where.nodes)
             ready = replace(ready, distance=None if apart is None else apart[np.ix_(used, used)])
-        found = placed(self.messages, self.study, ready, setting, self.say, ends=False)
+        found = placed(self.messages, traces_of(self.study), ready, setting, self.say, ends=False)
         return with_communication(self.alone, found)
 
     def loads(self, sent: Traffic, where: RankMap) -> Floats:
@@ -106,4 +107,6 @@ def job_of(
     """Return the processes of a scaled trace on nodes. Errors: P3SError, UsageError."""
     where.check(n)
     program = read_program(study.scaled_dir(n), queues=messages.queues)
-    return Job(study, n, where, fabric, known, messages, program, computation(study, n), say)
+    return Job(
+        study, n, where, fabric, known, messages, program, computation(study.scaled_dir(n)), say
+    )

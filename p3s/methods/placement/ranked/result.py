@@ -17,9 +17,8 @@ from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.types import Gain, PhaseUnder, Placements, Ranked, matters
 from p3s.predict import doubts
 from p3s.predict.checks import of_estimate
-from p3s.predict.distribution import total
 from p3s.predict.rows import phases_of
-from p3s.predict.times import PhaseTimes
+from p3s.predict.times import PhaseTimes, total
 from p3s.predict.types import Reason
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
 
@@ -104,7 +103,7 @@ class Timed:
 
 def seconds_of(times: PhaseTimes) -> float:
     """Return the run time."""
-    return total(times.own + times.comm, times.estimator)
+    return times.run_s
 
 
 def by_simulation(times: PhaseTimes) -> Timed:
@@ -114,7 +113,7 @@ def by_simulation(times: PhaseTimes) -> Timed:
         for each in phases_of(times)
     )
     low, high = (
-        total(times.own + comm, times.estimator) for comm in (times.comm_low, times.comm_high)
+        total(times.own + comm, times.mpi.estimator) for comm in (times.mpi.low, times.mpi.high)
     )
     middle = seconds_of(times)
     return Timed(middle, *widened(middle, low, high), phases)
@@ -229,4 +228,4 @@ def _reasons(job: Job, simulated: Sequence[PhaseTimes], unknown: float) -> Itera
             f"(limit {percent(doubts.UNKNOWN_LIMIT)})",
         )
     if best is not None:
-        yield from of_estimate(replace(best, why_not=job.messages.why_not))
+        yield from of_estimate(replace(best, mpi=replace(best.mpi, why_not=job.messages.why_not)))

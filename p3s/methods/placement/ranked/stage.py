@@ -12,6 +12,7 @@ import numpy as np
 from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.base.text import figures
 from p3s.machine.topology.fabric import Fabric
@@ -215,11 +216,11 @@ def messages_of(study: Study, n: int, request: Request) -> tuple[Messages, str]:
     basis = basis_of(replace(request, no_replay=True), [n], file, lambda _: False)
     setting = setting_of(request, basis.network)
     if basis.network or basis.estimator == TYPICAL:
-        return published_messages(study, setting), told_of(basis)
-    lacking = why_not(study, basis.machine or file)
+        return published_messages(traces_of(study), setting), told_of(basis)
+    lacking = why_not(traces_of(study), basis.machine or file)
     if lacking:
         raise P3SError(lacking)
-    return measured_messages(study, basis.machine or file, setting), told_of(basis)
+    return measured_messages(traces_of(study), basis.machine or file, setting), told_of(basis)
 
 
 def _placements(job: Job, search: Search, progress: Progress) -> Placements:

@@ -172,7 +172,7 @@ def _footprint(base: Study, model: Model) -> Callable[[int], float] | None:
 
     Between traced counts straight in the logarithms, beyond as at the last.
     """
-    from p3s.predict.other_machine import filled_bytes
+    from p3s.pipeline.other_machine import filled_bytes
 
     known = sorted(filled_bytes(base, list(model.counts)).items())
     if not known:

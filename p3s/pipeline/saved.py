@@ -16,7 +16,7 @@ from p3s.base.schemas import first_problem, load_schema
 from p3s.base.serialise import ShapeError, from_data, to_data
 from p3s.base.study import Study, as_json, read_json, write_json
 from p3s.base.text import plural, processes
-from p3s.predict.commands import Commands, count_to_predict
+from p3s.pipeline.commands import Commands, count_to_predict
 from p3s.predict.rows import baseline
 from p3s.predict.types import PREDICTION, Efficiencies, Grade, Prediction, Reason, untrusted
 

@@ -15,9 +15,9 @@ from p3s.base.text import quoted
 from p3s.costs.transfer import move
 from p3s.costs.types import COMPUTE, Moved, load, read
 from p3s.machine.machinefile import MACHINE, NAME, Machine
+from p3s.pipeline.prediction import predict
 from p3s.predict.estimated import FROM_REPLAY
 from p3s.predict.estimates import Estimation
-from p3s.predict.prediction import predict
 from p3s.predict.types import Prediction
 from p3s.signature.times import load_times
 
@@ -108,7 +108,7 @@ def compose(study: Study, made: Study, counts: Sequence[int], how: Estimation) -
     """Put the prediction on the target together.
 
     The scaled traces of ``made`` are there at all counts; replays of ``study`` are copied, those
-    that are not its any more are removed. ``how``: as for p3s.predict.prediction.predict.
+    that are not its any more are removed. ``how``: as for p3s.pipeline.prediction.predict.
     ``files``: of the two machines, as they are to be measured again where that was disturbed.
     """
     for n in counts:

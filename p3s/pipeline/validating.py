@@ -22,11 +22,12 @@ from p3s.model.order.unfold import left_to_chance
 from p3s.model.stage import load
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
-from p3s.predict.commands import Commands
+from p3s.pipeline.commands import Commands
+from p3s.pipeline.records import structure_of
+from p3s.pipeline.saved import read_prediction
 from p3s.predict.doubts import of_validation
-from p3s.predict.estimates import Dealt, structure_of
+from p3s.predict.estimates import Dealt
 from p3s.predict.residual import Measured, measured_in
-from p3s.predict.saved import read_prediction
 from p3s.predict.types import Count, Prediction, Reason
 from p3s.signature.signature import read_alike
 from p3s.signature.tables import table_of
