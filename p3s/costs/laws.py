@@ -1,27 +1,21 @@
-"""The cost of a unit of work as a law of the working set, with intervals (thesis, chapter 6).
-
-The logarithm of the cost is a random walk over log2 of the work of a rank per iteration: what a
-cache does to it may come anywhere, and beyond the points nothing says that it goes on. How fast it
-changes, how large errors are, whether a fixed overhead per iteration shows at small work and which
-run something disturbed are averaged over, each weighing as its marginal likelihood (Rasmussen and
-Williams, Gaussian Processes for Machine Learning, 2006, eq. 2.30).
-"""
+"""The cost of a unit of work as a law of the working set, with intervals (thesis, chapter 6)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import product
-from math import isfinite, log
-from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints
-from p3s.costs.points import Point, thinned
+from p3s.base.arrays import Floats
+from p3s.costs.families import CONSTANT, Column
+from p3s.costs.points import Point
 from p3s.laws.statistics import quantiles
+
+if TYPE_CHECKING:
+    from p3s.costs.posterior import Best, Draws, Measured
 
 #: Share inside the interval.
 INSIDE = 0.90
@@ -29,57 +23,46 @@ INSIDE = 0.90
 KNOTS, KNOTS_OUTSIDE, BELOW, ABOVE = 4, 2, 8, 5
 #: Points that are nearer to each other, in doublings, are at one x: a file keeps six digits.
 _SAME = 1e-4
-#: Changes of the logarithm of the cost: over a doubling (standard deviation), how likely such a
-#: cost is (many kernels never leave the registers), and doublings over which a change goes on.
-RATES = ((0.0, 0.3, 1.0), (0.03, 0.3, 4.0), (0.1, 0.25, 1.2), (0.3, 0.15, 0.47))
-#: The rate beside which an overhead can be told.
-SLOW = 0.03
-#: The same beyond the points, at least: about one cache in eight doublings, of any size.
-UNSEEN = 0.1
-#: Size of errors as multiples of what the repeats say, and how likely each is.
-ERRORS = {0.6: 0.35, 1.0: 0.4, 1.7: 0.25}
-#: How likely a fixed overhead per iteration is, its share of the cost at the least x and how far
-#: that varies.
-OVERHEAD, OVERHEAD_SHARE, OVERHEAD_VARIES = 0.15, 0.15, 0.1
-#: How often a run is disturbed; the logarithm by which it is slower then, and how far that varies;
-#: how many are, at most.
-DISTURBED, SLOWER, VARIES, MOST_DISTURBED = 0.05, 0.14, 0.06, 3
-#: Share of the variance of errors that is common to a run; the rest is a point's own.
-RUN_SHARE = 0.5
-#: Error of a point, relative: at least, and where nothing was repeated; share of the spread of
-#: single repeats that is left in the least of them.
-LEAST_ERROR, ASSUMED, KEPT = 0.007, 0.015, 0.7
-#: How many repeats the error common to all points counts as, against those of similar x.
-LOCAL = 6.0
-#: Walks that weigh less than this share of the likeliest are left out.
-WINDOW = 1e-3
+#: Steps not seen yet: how many per doubling beyond the points, and their heights relative to the
+#: cost: from LOWEST to HIGHEST, all magnitudes as likely; width in doublings.
+UNSEEN, LOWEST, HIGHEST, UNSEEN_WIDTH = 0.12, 0.01, 0.5, 0.4
+#: A fixed overhead per turn too small to be seen: how likely, and its share of the cost at the
+#: smallest x of the points, from and to, all magnitudes as likely; it grows as 1/x.
+OVERHEAD, OVERHEAD_LEAST, OVERHEAD_MOST = 0.4, 1e-4, 0.03
 #: Half width of the interval of a law of one point, and what it grows by with each doubling.
 ONE_POINT, ONE_POINT_EACH = 0.25, 0.1
+#: A family that weighs more than this share of the best one is a rival.
+RIVAL = 1 / 3
 #: Doublings of x within which points tell how much more than the least time is typical.
 NEAR = 0.7
-#: Values that stand for a normal distribution.
-_LEVELS = np.array([NormalDist().inv_cdf((i + 0.5) / 25) for i in range(25)])
-#: Keeps matrices of points at one x regular.
-_ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
 class CostLaw:
     """Nanoseconds per unit of work as a function of x, a rank's work per iteration of the phase.
 
-    unit: of the work. at, middle, usual, low, high: log2 x ascending, and there the least cost, the
-    typical one, and the ends of the 90 % interval of the typical one. covered: smallest and largest
-    x of the points. disturbed: what was taken for disturbed ("source@count"). refused: why the
-    points tell nothing.
+    unit: of the work. kind: the likeliest family (families.py). columns, coefficients: its curve.
+    at, middle, usual, low, high: log2 x ascending, and there the least cost, the typical one, and
+    the ends of the 90 % interval of the typical one. covered: smallest and largest x of the points.
+    rivals: families that do about as well. refused: why the points tell nothing. disturbed: what
+    was taken for disturbed ("source@count").
+
+    Inside the points the value is the weighted median of all curves. Outside it is the same curves
+    continued: where they agree on a plateau it is held, and where the points show a step it is
+    completed; steps that nobody has seen widen the interval only (UNSEEN of them per doubling).
     """
 
     unit: str
+    kind: str
+    columns: tuple[Column, ...]
+    coefficients: tuple[float, ...]
     at: Floats
     middle: Floats = field(metadata={"key": "least"})
     usual: Floats = field(metadata={"key": "typical"})
     low: Floats
     high: Floats
     covered: tuple[float, float]
+    rivals: tuple[str, ...] = ()
     disturbed: tuple[str, ...] = ()
     refused: str | None = None
 
@@ -133,12 +116,16 @@ class CostLaw:
 
         return {
             "unit": self.unit,
+            "kind": self.kind,
+            "columns": [[c.kind, c.first, c.second] for c in self.columns],
+            "coefficients": list(self.coefficients),
             "covered": list(self.covered),
             "at": [round(float(u), 6) for u in self.at],
             "least": digits(self.middle),
             "typical": digits(self.usual),
             "low": digits(self.low),
             "high": digits(self.high),
+            "rivals": list(self.rivals),
             "disturbed": list(self.disturbed),
             "refused": self.refused,
         }
@@ -148,8 +135,8 @@ class CostLaw:
         tables = (self.middle, self.usual, self.low, self.high)
         if {len(y) for y in tables} != {len(self.at)} or np.any(np.diff(self.at) <= 0):
             raise ValueError("the table of a law of cost does not hold together")
-        if any(np.any(y < 0) for y in tables):
-            raise ValueError("a law of cost has a cost below zero")
+        if len(self.columns) != len(self.coefficients) or any(np.any(y < 0) for y in tables):
+            raise ValueError("a law of cost has a coefficient too few, or a cost below zero")
 
 
 def fit_cost(points: Sequence[Point], *, unit: str) -> CostLaw:
@@ -163,12 +150,16 @@ def fit_cost(points: Sequence[Point], *, unit: str) -> CostLaw:
 
 @lru_cache(maxsize=1024)  # with and without what is held out, most places have the same points
 def _fitted(points: tuple[Point, ...], unit: str) -> CostLaw:
+    from p3s.costs.posterior import measured_points, posterior, usable_points
+
     usable = usable_points(points)
     if not usable:
         return _nothing(points, unit)
     if len(usable) == 1:
         return _one_point(usable[0], unit)
-    return _law(usable, unit)
+    measured, runs = measured_points(usable)
+    draws, best = posterior(measured)
+    return _law(usable, measured, runs, draws, best, unit)
 
 
 def _nothing(points: Sequence[Point], unit: str) -> CostLaw:
@@ -179,7 +170,9 @@ def _nothing(points: Sequence[Point], unit: str) -> CostLaw:
     else:
         why = "no time was measured at any point"
     empty = np.zeros(0)
-    return CostLaw(unit, empty, empty, empty, empty, empty, (0.0, 0.0), refused=why)
+    return CostLaw(
+        unit, CONSTANT, (), (), empty, empty, empty, empty, empty, (0.0, 0.0), refused=why
+    )
 
 
 def _one_point(point: Point, unit: str) -> CostLaw:
@@ -191,6 +184,9 @@ def _one_point(point: Point, unit: str) -> CostLaw:
     half = 1.0 + ONE_POINT + ONE_POINT_EACH * np.abs(at - u0)
     return CostLaw(
         unit,
+        CONSTANT,
+        (Column("one"),),
+        (cost,),
         at,
         np.full(len(at), cost),
         np.full(len(at), usual),
@@ -213,200 +209,122 @@ def _knots(low: float, high: float) -> np.ndarray:
     return np.concatenate([below, inside, above])
 
 
-def usable_points(points: Sequence[Point]) -> list[Point]:
-    """Return the points with work and time, by x; of many groups of ranks of a run some are one."""
-    good = sorted(
-        (p for p in points if all(isfinite(v) and v > 0 for v in (p.work, p.least_ns, p.x))),
-        key=lambda p: (p.source, p.traced, p.x, p.work, p.least_ns, p.typical_ns),
-    )
-    return sorted(thinned(good), key=lambda p: (p.x, p.source, p.traced))
+@lru_cache(maxsize=4)
+def _uniform(number: int) -> np.ndarray:
+    """Return the same uniform draws always: for what is not seen beyond the points, and a run."""
+    return np.random.Generator(np.random.PCG64(20110712)).random((number, 10))
 
 
-class _Measured(NamedTuple):
-    """Points as arrays: u = log2 x, v = log cost, the number of the run of each; error: of a point
-    relative to its cost, noise: covariance of the errors in units of its square; scale: how much
-    that of each differs from it; runs: names."""
+def unseen(number: int, at: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Return factors on the cost by steps that no point has shown: (number, len(at)).
 
-    u: Floats
-    v: Floats
-    run: Ints
-    error: float
-    noise: Floats
-    scale: Floats
-    runs: list[str]
-
-
-def _measured(points: Sequence[Point]) -> _Measured:
-    names = sorted({(p.source, p.traced) for p in points})
-    run = np.array([names.index((p.source, p.traced)) for p in points])
-    weight = np.array([min(8.0, max(1, p.ranks * p.repeats)) for p in points]) ** (1 / 3)
-    u = np.log2([p.x for p in points])
-    error, scale = _errors(points, u)
-    noise = np.where(run[:, None] == run, RUN_SHARE, 0.0)
-    noise += np.diag((1.0 - RUN_SHARE) * weight.mean() / weight)
-    noise *= scale[:, None] * scale
-    v = np.log([p.cost for p in points])
-    return _Measured(u, v, run, error, noise, scale, [f"{source}@{n}" for source, n in names])
-
-
-@dataclass(frozen=True)
-class _Walks:
-    """Walks with their weights (walks,), means and variances at the knots (walks, knots), the size
-    of errors, the variance per doubling, and which runs something disturbed (walks, runs)."""
-
-    weight: Floats
-    mean: Floats
-    variance: Floats
-    error: Floats
-    rate: Floats
-    disturbed: Bools
-
-    def some(self, which: np.ndarray) -> _Walks:
-        """Return some of the walks."""
-        return _Walks(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
-
-    def quantiles(self, variance: Floats, shares: Sequence[float]) -> Floats:
-        """Return quantiles of the cost of all walks: (shares, knots)."""
-        away = np.sqrt(variance)[:, None, :] * _LEVELS[:, None]
-        values = (self.mean[:, None, :] + away).reshape(-1, self.mean.shape[1])
-        weight = np.repeat(self.weight, len(_LEVELS)) / len(_LEVELS)
-        return np.asarray(np.exp(quantiles(values, weight, shares)))
-
-
-def _walks(points: _Measured, at: Floats) -> _Walks:
-    """Return the walks that the points leave, and what they are at the knots."""
-    n, runs = len(points.u), len(points.runs)
-    x = np.concatenate([points.u, at]) - points.u.min()
-    moves = bool(np.ptp(points.u) > _SAME)  # else one x tells of no change
-    each = [
-        (rate, length, error, over, log(p * q * (OVERHEAD if over else 1.0 - OVERHEAD)))
-        for (rate, p, length), (error, q), over in product(RATES, ERRORS.items(), (0.0, 1.0))
-        if moves and (not over or rate == SLOW) or not (rate or over)
-    ]
-    rate, length, error, over, prior = np.array(each).T
-    apart = _variogram(x, length[:, None])
-    walk = 0.5 * (apart[:, :, None] + apart[:, None, :])
-    walk -= 0.5 * _variogram(x[:, None] - x, length[:, None, None])
-    shape = np.exp2(np.minimum(-x, BELOW))
-    kernel = rate[:, None, None] ** 2 * walk
-    kernel += over[:, None, None] * OVERHEAD_VARIES**2 * np.outer(shape, shape)
-    overhead = OVERHEAD_SHARE * over[:, None] * shape
-    noise = (error * points.error)[:, None, None] ** 2 * points.noise
-    covariance = kernel[:, :n, :n] + noise + _ROUNDING * np.eye(n)
-    to, own = kernel[:, :n, n:], np.diagonal(kernel, axis1=1, axis2=2)[:, n:]
-
-    def of_disturbed(which: tuple[int, ...]) -> _Walks:
-        of = np.isin(points.run, which)
-        common = VARIES**2 * np.outer(of, of) * (points.run[:, None] == points.run)
-        v = points.v - SLOWER * of - overhead[:, :n]
-        likely, mean, variance = _conditional(covariance + common, to, own, v)
-        likely += prior + len(which) * log(DISTURBED)
-        runs_of = np.tile(np.isin(range(runs), which), (len(mean), 1))
-        return _Walks(
-            likely, mean + overhead[:, n:], variance, error * points.error, rate**2, runs_of
-        )
-
-    best: tuple[int, ...] = ()
-    parts = [of_disturbed(best)]
-    for _ in range(min(MOST_DISTURBED, (runs - 1) // 2)):  # the likeliest, and each other one
-        more = [(*best, run) for run in range(runs) if run not in best]
-        found = [of_disturbed(which) for which in more]
-        best = more[int(np.argmax([each.weight.max() for each in found]))]
-        parts += found
-    names = _Walks.__dataclass_fields__
-    every = _Walks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-    weight = np.exp(every.weight - every.weight.max())
-    kept = every.some(weight > WINDOW)
-    weight = weight[weight > WINDOW]
-    return _Walks(weight / weight.sum(), *(getattr(kept, name) for name in list(names)[1:]))
-
-
-def _variogram(t: Floats, length: Floats) -> Floats:
-    """Return the variance of a walk's change over a distance in doublings, relative to its rate."""
-    return np.asarray(np.abs(t) - length * (1.0 - np.exp(-np.abs(t) / length)))
-
-
-def _conditional(
-    covariance: Floats, to: Floats, own: Floats, v: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return log likelihood, means and variances of walks whose level nothing is known of.
-
-    covariance: of the points (walks, n, n), v: their values (walks, n); to: with the knots (walks,
-    n, knots); own: of these.
+    Going away from the points a step is met after an exponentially distributed distance, UNSEEN
+    per doubling, and another one after it; it lowers the cost towards small x and raises it
+    towards large x by a share between LOWEST and HIGHEST, all magnitudes as likely. Towards small
+    x an overhead per iteration may show that was too small before.
     """
-    factor = np.linalg.cholesky(covariance)
-    both = np.stack([v, np.ones(v.shape)], axis=2)
-    z = np.linalg.solve(factor, np.concatenate([both, to], axis=2))
-    y, one, k = z[..., 0], z[..., 1], z[..., 2:]
-    sure = (one**2).sum(axis=1)
-    level = (one * y).sum(axis=1) / sure
-    rest = y - level[:, None] * one
-    likely = -np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-    likely -= 0.5 * (np.log(sure) + (rest**2).sum(axis=1))
-    mean = level[:, None] + np.einsum("wnk,wn->wk", k, rest)
-    lift = 1.0 - np.einsum("wnk,wn->wk", k, one)
-    variance = own - (k**2).sum(axis=1) + lift**2 / sure[:, None]
-    return likely, mean, np.maximum(variance, 0.0)
+    random = _uniform(number)
+    out = np.ones((number, len(at)))
+    for side, (edge, sign) in enumerate(((low, -1.0), (high, 1.0))):
+        beyond = np.maximum(sign * (at - edge), 0.0)
+        distance = np.zeros(number)
+        for step in range(2):
+            first, second = random[:, 4 * side + 2 * step], random[:, 4 * side + 2 * step + 1]
+            distance = distance - np.log(1.0 - first) / UNSEEN
+            share = LOWEST * (HIGHEST / LOWEST) ** second
+            seen = 0.5 + 0.5 * np.tanh((beyond - distance[:, None]) / (2 * UNSEEN_WIDTH))
+            fall = 1.0 - share[:, None] * np.where(beyond > 0, seen, 0.0)
+            out *= fall if sign < 0 else 1.0 / fall
+    share = OVERHEAD_LEAST * (OVERHEAD_MOST / OVERHEAD_LEAST) ** (random[:, 9] / OVERHEAD)
+    share = np.where(random[:, 9] < OVERHEAD, share, 0.0)
+    return out * (1.0 + share[:, None] * (np.exp2(np.maximum(low - at, 0.0)) - 1.0))
 
 
-def _law(points: Sequence[Point], unit: str) -> CostLaw:
-    measured = _measured(points)
+def _law(
+    points: Sequence[Point],
+    measured: Measured,
+    runs: Sequence[str],
+    draws: Draws,
+    best: Best,
+    unit: str,
+) -> CostLaw:
     low, high = float(measured.u.min()), float(measured.u.max())
     at = _knots(low, high)
-    walks = _walks(measured, at)
-    disturbed = np.flatnonzero(walks.weight @ walks.disturbed > 1 / 2)
-    middle = walks.quantiles(walks.variance, (0.5,))[0]
-    least = np.interp(measured.u, at, middle)
-    factor = _usual(points, measured.u, ~np.isin(measured.run, disturbed), least, at)
-    # another run than the measured ones has an error of its own; beyond them a cache may come
-    inside = np.clip(at, low, high)
-    near = np.exp(-0.5 * (inside[:, None] - measured.u) ** 2)
+    curves = draws.curves(at)
+    middle = quantiles(curves, draws.weight, (0.5,))[0]
+    factor = _usual(points, measured, np.interp(measured.u, at, middle), best.disturbed, at)
+    # another run than the measured ones has an error of its own
+    normal = np.sqrt(2.0) * _erfinv(2.0 * _uniform(len(curves))[:, 8] - 1.0)
+    near = np.exp(-0.5 * (np.clip(at, low, high)[:, None] - measured.u[None, :]) ** 2)
     scale = near @ measured.scale / near.sum(axis=1)
-    more = np.maximum(UNSEEN**2 - walks.rate, 0.0)[:, None] * np.abs(at - inside)
-    variance = walks.variance + more + (walks.error[:, None] * scale) ** 2
-    ends = walks.quantiles(variance, ((1 - INSIDE) / 2, (1 + INSIDE) / 2)) * factor
-    covered = (points[0].x, points[-1].x)
-    names = tuple(measured.runs[run] for run in disturbed.tolist())
-    return CostLaw(unit, at, middle, middle * factor, ends[0], ends[1], covered, names)
-
-
-def _errors(points: Sequence[Point], u: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the error to expect of a point, from its repeats, and each one's relative to that.
-
-    How far the median of the repeats lies above the least tells more than their range, which one
-    disturbed repeat makes. Runs at similar x tell about one another: what comes from memory
-    differs more from run to run than what comes from caches.
-    """
-    repeats = np.array([p.repeats for p in points])
-    gap = np.array([max(p.typical_ns / p.least_ns - 1.0, 0.0) for p in points])
-    # mean distance of the median of so many normal values from the least, in standard deviations
-    sigma = gap / np.interp(repeats, (2, 3, 4, 5, 7, 10), (0.56, 0.85, 1.03, 1.16, 1.35, 1.54))
-    told = np.minimum(repeats - 1.0, 4.0)
-    if not told.any():
-        return ASSUMED, np.ones(len(points))
-    error = float(np.hypot(LEAST_ERROR, KEPT * np.median(sigma[told > 0])))
-    near = np.exp(-0.5 * (u[:, None] - u[None, :]) ** 2) * told
-    own = np.hypot(LEAST_ERROR, KEPT * np.minimum(sigma, 0.3)) ** 2
-    each = np.sqrt((LOCAL * error**2 + near @ own) / (LOCAL + near.sum(axis=1)))
-    return min(error, 0.2), np.clip(each / error, 0.5, 4.0)
+    spread = (
+        curves
+        * unseen(len(curves), at, low, high)
+        * np.exp(normal[:, None] * draws.error[:, None] * scale)
+    )
+    ends = quantiles(spread, draws.weight, ((1 - INSIDE) / 2, (1 + INSIDE) / 2)) * factor
+    names = [
+        f
+        for f, w in sorted(best.families.items(), key=lambda f: -f[1])
+        if f != best.family and w > RIVAL * max(best.families.values())
+    ]
+    disturbed = [
+        runs[d]
+        if d < len(runs)
+        else f"{points[d - len(runs)].source}@{points[d - len(runs)].traced}"
+        for d in best.disturbed
+    ]
+    return CostLaw(
+        unit,
+        best.family,
+        best.columns,
+        best.coefficient,
+        at,
+        middle,
+        middle * factor,
+        np.maximum(ends[0], 0.0),
+        ends[1],
+        (points[0].x, points[-1].x),
+        tuple(names),
+        tuple(dict.fromkeys(disturbed)),
+    )
 
 
 def _usual(
-    points: Sequence[Point], u: Floats, sound: np.ndarray, least: Floats, at: Floats
-) -> Floats:
+    points: Sequence[Point],
+    measured: Measured,
+    least: np.ndarray,
+    disturbed: Sequence[int],
+    at: np.ndarray,
+) -> np.ndarray:
     """Return the typical cost over the least one at ``at``: at least 1.
 
-    u, sound, least: log2 x of the points, whether nothing disturbed them, the law's cost there. It
-    is the median of the ratios of the points around, which are
+    least: the law's at the points. It is the median of the ratios of the points around, which are
     unlike each other: what waits for memory is slowed by other load more than what does not. Runs
     without repeats have a typical time only, which is as good here.
     """
+    runs = int(measured.run.max()) + 1
+    sound = np.array(
+        [int(r) not in disturbed and i + runs not in disturbed for i, r in enumerate(measured.run)]
+    )
     ratio = np.array([p.typical_ns / p.work for p in points]) / np.maximum(least, 1e-300)
-    away = (np.clip(at, u.min(), u.max())[:, None] - u) / NEAR
-    near = np.exp(-0.5 * away**2) * np.where(sound, 1.0, 1e-6)
+    near = np.exp(
+        -0.5
+        * ((np.clip(at, measured.u.min(), measured.u.max())[:, None] - measured.u[None, :]) / NEAR)
+        ** 2
+    ) * np.where(sound, 1.0, 1e-6)
     near /= near.sum(axis=1, keepdims=True)
     ratios = np.repeat(ratio[:, None], len(at), axis=1)
     return np.asarray(np.maximum(1.0, quantiles(ratios, near.T, (0.5,))[0]))
+
+
+def _erfinv(y: np.ndarray) -> np.ndarray:
+    """Return the inverse error function (Winitzki's approximation, good to 2e-3)."""
+    a = 0.147
+    log_term = np.log1p(-np.minimum(y * y, 1 - 1e-12))
+    first = 2 / (np.pi * a) + log_term / 2
+    result: np.ndarray = np.sign(y) * np.sqrt(np.sqrt(first * first - log_term / a) - first)
+    return result
 
 
 #: Costs at the ends of the points that differ by less than this share are not told apart.
@@ -414,20 +332,50 @@ TELLING = 0.05
 
 
 def text(law: CostLaw) -> str:
-    """Return the law as one line: the cost in the middle of the points, and how it changes."""
-    if not len(law.at):
+    """Return the law as one line: the cost in the middle of the points, and where it changes.
+
+    Named are the steps inside the covered range, and the costs on either side of them.
+    """
+    if not law.columns:
         return f"unknown ({law.refused})"
+    per = f"per {law.unit}"
+    shape = list(zip(law.columns, law.coefficients, strict=True))
     low, high = law.covered
+    steps = [
+        2.0**c.first
+        for c, height in shape
+        if c.kind in ("step", "capacity") and height > 0 and low < 2.0**c.first < high
+    ]
+    powers = [(c, a) for c, a in shape if c.kind == "power"]
+    if steps:
+        edges = [low, *steps, high]
+        between = [(a * b) ** 0.5 for a, b in zip(edges[1:-2], edges[2:-1], strict=True)]
+        costs = law.cost(np.array([low, *between, high]))
+        words = [f"{number(costs[0])} below {number(steps[0])} per iteration"]
+        words += [
+            f"{number(c)} up to {number(x)}" for c, x in zip(costs[1:-1], steps[1:], strict=True)
+        ]
+        words.append(f"{number(costs[-1])} above")
+        return f"{number(float(law.cost((low * high) ** 0.5)))} ns {per} ({', '.join(words)})"
+    if powers:
+        level = sum(a for c, a in shape if c.kind == "one")
+        parts = [number(level)] if level else []
+        parts += [f"{number(_at_one(c, a))} x**{c.first:.3g}" for c, a in powers]
+        return f"{' + '.join(parts)} ns {per}, x the work per iteration"
     first, middle, last = law.cost(np.array([low, (low * high) ** 0.5, high])).tolist()
-    said = f"{number(middle)} ns per {law.unit}"
-    if abs(last - first) < TELLING * middle:
-        return said
-    x = np.geomspace(low, high, 256)
-    half = np.argmax((law.cost(x) - (first + last) / 2) * (last - first) >= 0)
-    return (
-        f"{said} ({number(first)} at {number(low)} per iteration, {number(last)} at "
-        f"{number(high)}, half of the way at {number(float(x[half]))})"
+    ends = (
+        ""
+        if abs(last - first) < TELLING * middle
+        else (
+            f" ({number(first)} at {number(low)} per iteration, {number(last)} at {number(high)})"
+        )
     )
+    return f"{number(middle)} ns {per}{ends}"
+
+
+def _at_one(column: Column, coefficient: float) -> float:
+    """Return the coefficient of x**exponent of a column that is one at 2**centre."""
+    return float(coefficient * np.exp2(np.clip(-column.first * column.second, -900.0, 900.0)))
 
 
 def number(value: float) -> str:

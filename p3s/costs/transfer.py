@@ -9,6 +9,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
+from p3s.costs.families import Column
 from p3s.costs.laws import CostLaw
 from p3s.costs.points import OWN
 from p3s.costs.types import About, ComputeModel, LawEntry, Moved, MovedPlace
@@ -52,8 +53,14 @@ def transferred(law: CostLaw, factor: Factor) -> CostLaw:
     below = np.hypot(_log(typical / np.maximum(ends[0], _LEAST * typical)), _log(value / low))
     above = np.hypot(_log(ends[1] / np.maximum(typical, 1e-300)), _log(high / value))
     moved = typical * value
+    middle = float(np.interp(np.log2(law.covered).mean(), at, least * value))
+    # The likeliest curve of the base is none of the target: what is shown is the level.
     return replace(
         law,
+        kind=f"moved {law.kind}",
+        columns=(Column("one"),),
+        coefficients=(middle,),
+        rivals=(),
         at=at,
         middle=least * value,
         usual=moved,

@@ -346,7 +346,7 @@ class ComputeModel:
 
 
 # ---- the file ----------------------------------------------------------------------------------
-COMPUTE = Published("p3s.compute", 3, ComputeModel, more=True, again="run p3s model again")
+COMPUTE = Published("p3s.compute", 2, ComputeModel, more=True, again="run p3s model again")
 _last_read = LastRead(COMPUTE.read)
 
 

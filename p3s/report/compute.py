@@ -80,6 +80,8 @@ def law_lines(law: CostLaw) -> list[str]:
     out = [words(law)]
     if law.refused:
         out.append(f"little is known: {law.refused}")
+    if law.rivals:
+        out.append(f"as likely: {', '.join(law.rivals)}")
     if law.disturbed:
         out.append(f"taken for disturbed: {', '.join(visible(d) for d in law.disturbed)}")
     return out
