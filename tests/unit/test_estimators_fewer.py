@@ -138,9 +138,9 @@ def test_smaller_grids_say_what_all_ranks_do(study: Study, monkeypatch: pytest.M
     assert not any("grids of up to" in note for note in every.notes)
     times = computation(study.scaled_dir(LARGE))
     true, told = (with_communication(times, one) for one in (every, few))
-    whole = [float((one.own + one.comm).sum(axis=1).mean()) for one in (true, told)]
+    whole = [float((one.own + one.mpi.comm).sum(axis=1).mean()) for one in (true, told)]
     assert whole[1] == pytest.approx(whole[0], rel=0.1)
-    mean = float(true.comm.sum(axis=1).mean())
+    mean = float(true.mpi.comm.sum(axis=1).mean())
     low, high = (float(ends.sum(axis=1).mean()) for ends in (told.mpi.low, told.mpi.high))
     assert low <= mean <= high
     assert np.isfinite(told.mpi.comm).all() and (told.mpi.comm >= 0).all()
@@ -155,8 +155,8 @@ def test_a_root_is_told_by_its_own_way(monkeypatch: pytest.MonkeyPatch, tmp_path
     few = estimate("machine", traces_of(study), LARGE, setting=setting)
     times = computation(study.scaled_dir(LARGE))
     true, told = (with_communication(times, one) for one in (every, few))
-    assert (true.own + true.comm).sum(axis=1).argmax() == 0
-    assert told.mpi.comm[0].sum() == pytest.approx(true.comm[0].sum(), rel=0.15)
+    assert (true.own + true.mpi.comm).sum(axis=1).argmax() == 0
+    assert told.mpi.comm[0].sum() == pytest.approx(true.mpi.comm[0].sum(), rel=0.15)
     rows = [row_of(one, None, {}) for one in (true, told)]
     assert rows[1].time_s == pytest.approx(rows[0].time_s, rel=0.15)
     low, high = rows[1].comm_low_s, rows[1].comm_high_s
@@ -263,15 +263,17 @@ def test_some_ranks_stand_for_more_than_are_written(
     with pytest.raises(P3SError, match="too many rows"):
         write_scaled(copy.root, LARGE)
     head = write_scaled(copy.root, LARGE, spread=True)
-    times = computation(copy, LARGE)
+    times = computation(copy.scaled_dir(LARGE))
     assert head.ranks is not None and times.ranks is not None
     assert 0 in times.ranks and LARGE - 1 in times.ranks and len(times.ranks) < LARGE / 2
-    found = estimate("machine", copy, LARGE, setting=setting)
+    found = estimate("machine", traces_of(copy), LARGE, setting=setting)
     some = with_communication(times, found)
-    assert some.comm == pytest.approx(whole.comm[times.ranks])
+    assert some.mpi.comm == pytest.approx(whole.mpi.comm[times.ranks])
     assert some.compute == pytest.approx(whole.compute[times.ranks])
     with pytest.raises(P3SError, match="too many to simulate every rank"):
-        estimate("machine", copy, LARGE, setting=Setting(ranks_per_node=4, every_rank=True))
+        estimate(
+            "machine", traces_of(copy), LARGE, setting=Setting(ranks_per_node=4, every_rank=True)
+        )
 
 
 @pytest.mark.parametrize("program", [halo, rooted], ids=lambda program: program.__name__)
@@ -341,9 +343,9 @@ def of_a_root(tmp_path_factory: pytest.TempPathFactory) -> Study:
 def test_each_phase_has_a_way_of_its_own(of_a_root: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     """What all wait once for a root does not hide that a ring in the loop grows with the ranks."""
     setting = Setting(ranks_per_node=4, vary=False)
-    every = estimate("machine", of_a_root, LARGE, setting=setting)
+    every = estimate("machine", traces_of(of_a_root), LARGE, setting=setting)
     monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
-    few = estimate("machine", of_a_root, LARGE, setting=setting)
+    few = estimate("machine", traces_of(of_a_root), LARGE, setting=setting)
     assert few.stand_ins is not None and "sides" in few.stand_ins.changes_with
     true, told = (one.comm.mean(axis=0) for one in (every, few))
     least, most = np.sort(true[true > 0])

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-#: What each member of a set after the first costs beside itself, and members at most.
+#: What each member of a set after the first costs beside itself, and members as a rule.
 JOINED, MOST = 0.2, 6
 #: Members among which three are looked for.
 _OF_THREE = 48
@@ -16,25 +16,28 @@ Set = tuple[float, tuple[int, ...]]
 
 
 def covers_by_size(
-    costs: Sequence[float] | np.ndarray, hits: np.ndarray, larger: Collection[int] | None = None
+    costs: Sequence[float] | np.ndarray,
+    hits: np.ndarray,
+    larger: Collection[int] | None = None,
+    most: int = MOST,
 ) -> Iterator[list[Set]]:
     """Yield sets of members that together hit everything, cheapest first: of one, two, three.
 
     At last one of those that have more, each member the one that hits most for what it costs;
-    larger: those that it may have. hits: what each member hits, shape (members, things); members
-    are in the order of their costs.
+    larger: those that it may have; most: how many. hits: what each member hits, shape (members,
+    things); members are in the order of their costs.
     """
     price = np.asarray(costs, dtype=float)
     led = hits.sum(axis=0)
     if not len(hits) or not led.all():
         return
     yield [(float(price[k]), (int(k),)) for k in np.flatnonzero(hits.all(axis=1))]
-    if np.sort(hits.sum(axis=1))[-MOST:].sum() < hits.shape[1]:
+    if np.sort(hits.sum(axis=1))[-most:].sum() < hits.shape[1]:
         return
     miss = (~hits).astype(np.float32)
     yield _pairs(price, miss, np.flatnonzero(hits[:, int(led.argmin())]))
     yield sorted(_threes(price[:_OF_THREE], miss[:_OF_THREE]))
-    yield _many(price, hits, larger)
+    yield _many(price, hits, larger, most)
 
 
 def cheapest_covers(
@@ -44,12 +47,13 @@ def cheapest_covers(
     *,
     enough: float = 0.0,
     larger: Collection[int] | None = None,
+    most: int = MOST,
 ) -> list[Set]:
     """Return such sets of one and two members, so many of each at most; larger ones only where
     there are none. Two are no use where one costs less than enough.
     """
     found: list[Set] = []
-    for size, some in enumerate(covers_by_size(costs, hits, larger), start=1):
+    for size, some in enumerate(covers_by_size(costs, hits, larger, most), start=1):
         found += some[:kept] if size < 3 else some
         if found and (size > 1 or found[0][0] < enough):
             break
@@ -79,14 +83,16 @@ def _threes(price: np.ndarray, miss: np.ndarray) -> list[Set]:
     return found
 
 
-def _many(price: np.ndarray, hits: np.ndarray, larger: Collection[int] | None) -> list[Set]:
+def _many(
+    price: np.ndarray, hits: np.ndarray, larger: Collection[int] | None, most: int
+) -> list[Set]:
     """Return a set of members, each of which hits most of what is left for what it costs."""
     chosen: list[int] = []
     left = np.ones(hits.shape[1], dtype=bool)
     some = np.arange(len(hits)) if larger is None else np.array(sorted(larger), dtype=np.int64)
     while left.any():
         gain = hits[some][:, left].sum(axis=1) / (price[some] + JOINED)
-        if len(chosen) == MOST or not len(gain) or not gain.any():
+        if len(chosen) == most or not len(gain) or not gain.any():
             return []
         chosen.append(int(some[int(np.argmax(gain))]))
         left &= ~hits[chosen[-1]]

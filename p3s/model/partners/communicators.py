@@ -117,10 +117,12 @@ class Communicators:
         columns = [u for u in sorted(given) for _ in uses[u]]
         hits = np.array([[u in f[2] for u in columns] for f in fits], dtype=bool)
         costs = [f[0] for f in fits]
-        found = cheapest_covers(costs, hits, 1, enough=math.inf if whole else 0.0)
+        enough = math.inf if whole else 0.0
+        found = cheapest_covers(costs, hits, 1, enough=enough, most=len(fits))
         chosen = [fits[k] for k in found[0][1]] if found else []
         recursion = _recursion(fits, everything)
-        if recursion and (given != everything or sum(f[0] for f in chosen) > _RECURSION):
+        few = len(chosen) < 3 and sum(f[0] for f in chosen) <= _RECURSION
+        if recursion and (given != everything or not few):
             chosen = recursion
         if left := everything.difference(*(f[2] for f in chosen)):
             odd = (2.0 * sum(len(uses[u]) for u in left) / len(self.tables), Odd(), left)

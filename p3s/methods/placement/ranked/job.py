@@ -107,6 +107,5 @@ def job_of(
     """Return the processes of a scaled trace on nodes. Errors: P3SError, UsageError."""
     where.check(n)
     program = read_program(study.scaled_dir(n), queues=messages.queues)
-    return Job(
-        study, n, where, fabric, known, messages, program, computation(study.scaled_dir(n)), say
-    )
+    times = computation(study.scaled_dir(n))
+    return Job(study, n, where, fabric, known, messages, program, times, say)
