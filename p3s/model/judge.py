@@ -238,7 +238,8 @@ def _domain(item: Item, widest: Sequence[int], typed: Collection[int]) -> Iterat
     """Yield up to how many ranks along a dimension neighbours are one rank away.
 
     Of a message as long as an extent that was typed, the extent that is cut is likely as long: with
-    more ranks than that a block is thinner than what its neighbours need.
+    more ranks than that a block is thinner than what its neighbours need. Only where it ends, as a
+    domain does: a message around a ring may be of any length.
     """
     if not isinstance(item.relation, Shift):
         return
@@ -247,8 +248,8 @@ def _domain(item: Item, widest: Sequence[int], typed: Collection[int]) -> Iterat
     if len(sizes) != 1 or expr is None or expr[0] != "num":
         return
     extent = max((e for e in typed if e > 1 and expr[1] % e == 0), default=0)
-    for d, step in enumerate(item.relation.vec):
-        if step and extent >= widest[d]:
+    for d, (step, wrap) in enumerate(zip(item.relation.vec, item.relation.wrap, strict=True)):
+        if step and not wrap and extent >= widest[d]:
             yield Reason(Code.DOMAIN_OPEN, at=extent, dims=(d,))
 
 

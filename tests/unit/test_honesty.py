@@ -367,3 +367,62 @@ def test_partners_without_a_rule_that_are_one_per_rank_are_no_neighbourhood():
 
     model = build_model([corpus.table(program, n) for n in (5, 7, 11, 13)])
     assert not any(i.relation and i.relation.kind == "sample" for i in model.items)
+
+
+@corpus.program
+def slabs(rec, rows=32, columns=40):
+    """A transposition of slabs: own rows times the columns of the partner."""
+    for _ in range(3):
+        for q in (q for q in range(rec.n) if q != rec.rank):
+            size, other = (
+                corpus.block(rows, rec.n, a) * corpus.block(columns, rec.n, b)
+                for a, b in ((rec.rank, q), (q, rec.rank))
+            )
+            rec.exchange("Sendrecv", q, q, 16 * size, received=16 * other)
+
+
+@corpus.program
+def lengths(rec, own=(7104, 6992, 7168, 7148)):
+    """Four ranks send a length of their own to the next one, the same at every count."""
+    if rec.rank < len(own):
+        rec("Send", peer=len(own), nbytes=8 * own[rec.rank])
+    elif rec.rank == len(own):
+        for q, size in enumerate(own):
+            rec("Recv", peer=q, nbytes=8 * size)
+    rec("Allreduce", nbytes=8)
+
+
+@pytest.mark.parametrize(
+    ("program", "counts", "n"),
+    [(slabs(), (2, 3, 4, 6), 12), (lengths(), (6, 8, 12), 15)],
+    ids=["slabs", "lengths"],
+)
+def test_sizes_of_transposed_blocks_and_of_single_ranks(program, counts, n):
+    model = build_model([corpus.table(program, m) for m in counts])
+    assert compare(model, corpus.table(program, n)).p2p_triples.all_equal
+
+
+@corpus.program
+def rows(rec, words=48, wrap=False):
+    """Neighbours of a row exchange messages as long as an extent, around a ring or to its ends."""
+    for _ in range(3):
+        for step in (1, -1):
+            there = rec.rank + step, rec.rank - step
+            to, source = (q % rec.n if wrap or 0 <= q < rec.n else None for q in there)
+            if source is not None:
+                rec("Irecv", peer=source, nbytes=8 * words)
+            if to is not None:
+                rec("Isend", peer=to, nbytes=8 * words)
+        rec("Allreduce", nbytes=80)
+
+
+def test_neighbours_are_open_where_blocks_are_thinner_than_what_they_send():
+    """A domain that is as wide as it is long has no more blocks than that; a ring may be longer."""
+    for wrap in (False, True):
+        tables = [corpus.table(rows(wrap=wrap), n) for n in (4, 6, 8, 12)]
+        model = build_model(tables, typed={48})
+        for n in (32, 64):
+            there = {i.verdict for i in judged_at(model, n).items if i.relation is not None}
+            assert there == ({"ambiguous"} if n > 48 and not wrap else {"exact"})
+        beyond = [each for each in model.next if "further away" in each.why]
+        assert [each.n for each in beyond] == ([] if wrap else [49])
