@@ -89,7 +89,7 @@ def test_derived_studies_go_through_every_stage(study):
     done = p3s(f"predict {study} -n 16 --param size=80 --estimator simulation --budget 2", code=3)
     assert "message costs were not measured as in a real run" in done.err
     at = study / "at" / "size=80"
-    assert f"derived from size=31, size=40, size=53, {at}" in done.err
+    assert f"derived from size=31, size=40, size=53; 1.51 times outside the traced values, {at}" in done.err
     rows = json.loads((at / "prediction.json").read_text())["counts"]
     assert [row["n"] for row in rows] == [4, 6, 9, 16] and all(r["time_s"] > 0 for r in rows)
     found = load_compute(at)
@@ -115,7 +115,7 @@ def test_ranks_are_placed_at_any_size(study):
 def test_weak_scaling(study):
     done = p3s(f"predict {study} -n 9 --weak size~n^0.5 --estimator simulation --budget 2", code=3)
     assert done.out.startswith("Do not rely on this prediction: ")
-    assert "message costs" in done.out.splitlines()[0]
+    assert "message costs were not measured as in a real run" in " ".join(done.out.split())
     assert "not-representative: communication at 4 and 9 processes was not" in done.out
     assert "weak efficiency" in done.out and "at 9 processes size is rounded" in done.err
     found = json.loads((study / "weak-size.json").read_text())
