@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from p3s.base.text import NOT_KNOWN, paragraph, percent, seconds, visible
+from p3s.base.text import NOT_KNOWN, joined, paragraph, percent, seconds, visible
 from p3s.report.places import Places, common_place
 from p3s.report.show import Part, PartTable, lines_of
 from p3s.signature.phase_file import Account, Call, Loop, Phase, Phases
@@ -120,7 +120,18 @@ def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
             f"{hidden} more phase{'s' * (hidden > 1)} with {percent(sum(rest))} of the time:"
             " --all shows them"
         )
-    return [*lines, *_about_work(listed, found.counts)]
+    return [*lines, *_about_work(listed, found.counts), *_about_builds(found)]
+
+
+def _about_builds(found: Phases) -> list[str]:
+    """Say which counts run other builds, and how their calls were matched."""
+    if not found.matched:
+        return []
+    each = (f"{m.alike} of {m.calls} at {n}" for n, m in sorted(found.matched.items()))
+    return paragraph(
+        f"calls of other builds, matched with those at {found.counts[-1]} by functional "
+        f"similarity (operation, tags, element sizes, loops, order; limit 80 %): {joined(each)}"
+    )
 
 
 def _joined(parts: Sequence[str], width: int) -> list[str]:
@@ -166,8 +177,8 @@ def _about_work(listed: Sequence[Phase], counts: Sequence[int]) -> list[str]:
         "processes (Eq. 5.1); "
     )
     if changing:
-        plural = "s" * (len(changing) > 1)
-        text += f"not constant within 10 % in phase{plural} {', '.join(changing)} (!)"
+        more = "s" * (len(changing) > 1)
+        text += f"not constant within 10 % in phase{more} {', '.join(changing)} (!)"
     else:
         text += "constant within 10 %"
     return paragraph(text)

@@ -146,6 +146,14 @@ class Account:
 
 
 @dataclass(frozen=True)
+class Matched:
+    """How many of a run's calls were matched with those of other counts by what they do."""
+
+    alike: Total
+    calls: Total
+
+
+@dataclass(frozen=True)
 class Phases:
     """What phases.json holds."""
 
@@ -157,6 +165,7 @@ class Phases:
     accounting: Mapping[Count, Account]
     same: Mapping[str, str] = field(default_factory=dict, metadata={"always": True})
     waits: Mapping[str, str] = field(default_factory=dict, metadata={"always": True})
+    matched: Mapping[Count, Matched] = field(default_factory=dict)
 
     def valid(self) -> None:
         """Raise ValueError where counts or nesting cannot be, or values are of other counts."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,16 @@ from p3s.capture.reader import mark_of
 from p3s.capture.sites import chains
 from p3s.signature import clock
 from p3s.signature.beside import write_teams, write_uses
-from p3s.signature.clones import contradicted, copies_of, known_sites, sites_of
+from p3s.signature.clones import Copies, contradicted, copies_of, known_sites, sites_of
 from p3s.signature.part import Part, Sites, intact_runs, join_files
+from p3s.signature.phase_file import Matched
+from p3s.signature.similarity import FOREIGN, match
 from p3s.signature.store import (
     SCHEMA,
     SIGNATURE,
     VERSION,
     SignatureHead,
+    load_table,
     signature_of,
     write_tables,
 )
@@ -35,13 +39,33 @@ def characterize(traces: Traces, np_: int) -> SignatureHead:
     """Write the signature of one process count from its complete runs; return its head.
 
     A run with a missing, unfinished or damaged rank file is not used; ``left_out`` says
-    what is wrong with it. Raises P3SError when no intact run at that count is left.
+    what is wrong with it. Signatures of other counts that take call sites otherwise are written
+    anew. Raises P3SError when no intact run at that count is left.
     """
-    found = _Read.of(traces, np_, Sites())
+    out = _characterize(traces, np_)
     others = _signatures(traces, without=np_)
     known = known_sites(others)
+    known.add(np_, out.lines, out.same, out.waits, out.sites)
+    for other in contradicted(others, known):
+        with contextlib.suppress(P3SError):  # its captures were deleted
+            characterize(traces, other)
+    for n in sorted((n for n in others if n < np_), reverse=True):
+        with contextlib.suppress(P3SError):
+            if _of_other_build(_signatures(traces)[n]["nodes"], {np_: {"nodes": out.nodes}}):
+                _characterize(traces, n)
+    return out
+
+
+def _characterize(traces: Traces, np_: int) -> SignatureHead:
+    """Write the signature of one process count, its call sites as other signatures have them."""
+    found = _Read.of(traces, np_, Sites())
+    others = _signatures(traces, without=np_)
     copies = copies_of(found.table, chains(traces, found.table.sites))
-    sites = sites_of(found.table, copies, known)
+    sites = sites_of(found.table, copies, known_sites(others))
+    larger = {n: data for n, data in others.items() if n > np_}
+    matched = None
+    if _of_other_build(found.table.nodes, larger):
+        sites, matched = _matched(traces, sites, copies, larger, partial(_table, traces, np_))
     if sites != Sites():
         found = _Read.of(traces, np_, sites)
     nest = structure([found.table])
@@ -52,7 +76,9 @@ def characterize(traces: Traces, np_: int) -> SignatureHead:
         if total_turns(divided) < total_turns(nest):
             found, nest = apart, divided
     lines = {sites.same.get(site, site): chain for site, chain in copies.lines.items()}
-    table = replace(found.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines)
+    table = replace(
+        found.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines, matched=matched
+    )
     path = signature_path(traces.root, np_)
     out = replace(
         signature_of(table, replace(nest, tables=(table,))),
@@ -67,11 +93,41 @@ def characterize(traces: Traces, np_: int) -> SignatureHead:
         write_times(traces.root, table, found.parts, found.used)
     write_teams(traces.root, np_, found.parts)
     write_uses(traces.root, np_, found.parts)
-    known.add(np_, lines, sites.same, sites.waits, table.sites)
-    for other in contradicted(others, known):
-        with contextlib.suppress(P3SError):  # its captures were deleted
-            characterize(traces, other)
     return out
+
+
+def _table(traces: Traces, np_: int, sites: Sites) -> PointTable:
+    return _Read.of(traces, np_, sites).table
+
+
+def _of_other_build(nodes: Iterable[Sequence[str]], others: Mapping[int, Any]) -> bool:
+    """Tell whether most calls of a run are at no call site of other counts' signatures."""
+    named = {tuple(node) for data in others.values() for node in data["nodes"]}
+    known = [tuple(node) in named for node in nodes]
+    return bool(named) and sum(known) <= FOREIGN * len(known)
+
+
+def _matched(
+    traces: Traces,
+    sites: Sites,
+    copies: Copies,
+    counts: Iterable[int],
+    read: Callable[[Sites], PointTable],
+) -> tuple[Sites, Matched | None]:
+    """Return the sites of a run as those of other counts, which run another build.
+
+    Copies of calls are told by the run itself, or by those counts, whichever makes more alike.
+    """
+    known = [load_table(traces.root, n) for n in counts]
+    with_lines = {site: one for site, one in sites.same.items() if site in copies.lines}
+    ways = [sites, *([replace(sites, same=with_lines)] if with_lines != sites.same else [])]
+    tries = [(way, found) for way in ways if (found := match(known, read(way))) is not None]
+    if not tries:
+        return sites, None
+    way, (twins, how) = max(tries, key=lambda each: each[1][1].alike / each[1][1].calls)
+    same = {**twins, **{copy: twins.get(one, one) for copy, one in way.same.items()}}
+    waits = {twins.get(test, test): twins.get(wait, wait) for test, wait in way.waits.items()}
+    return replace(way, same=same, waits=waits), how
 
 
 @dataclass(frozen=True)
@@ -116,6 +172,10 @@ def _signatures(traces: Traces, without: int | None = None) -> dict[int, dict[st
     return found
 
 
+def _run(traces: Traces, files: Sequence[Path], sites: Sites) -> PointTable:
+    return table_of([join_files(files, sites)], [None], str(traces.root))
+
+
 def read_alike(traces: Traces, model_sites: Collection[str], files: Sequence[Path]) -> Part:
     """Return a run, one Part, with its call sites taken as those of the study's model are."""
     # Where the model tells the calls of one site apart, the run's are told apart alike.
@@ -124,8 +184,11 @@ def read_alike(traces: Traces, model_sites: Collection[str], files: Sequence[Pat
     if part.problem:
         return part
     table = table_of([part], [None], str(traces.root))
-    known = known_sites(_signatures(traces))
+    signatures = _signatures(traces)
+    known = known_sites(signatures)
     copies = copies_of(table, chains(traces, table.sites))
     decided = {**copies.by_graph, **known.of_graph(0)}  # whatever this run tells
     alike = sites_of(table, replace(copies, by_graph=decided, waits={}), known)
+    if _of_other_build(table.nodes, signatures):
+        alike, _ = _matched(traces, alike, copies, signatures, partial(_run, traces, files))
     return join_files(files, replace(alike, apart=sites.apart)) if alike != Sites() else part

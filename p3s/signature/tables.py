@@ -12,6 +12,7 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.base.serialise import NotNegative, Positive, ProcessCount, Total
 from p3s.signature.part import CPU, Part, Place, part_of
+from p3s.signature.phase_file import Matched
 from p3s.signature.rank import INSTRUCTIONS, Group
 from p3s.signature.segments import least, none
 
@@ -30,7 +31,7 @@ class SignatureFacts:
     whatever the sizes; recounted: how often a rank makes the call differs. same: site of a capture
     -> site of the table that stands for it (p3s.signature.clones); waits: site of a test -> that of
     the wait that it replaces where it succeeds; lines: site -> its chain of lines, where debug
-    information has them.
+    information has them; matched: of a run of another build than those of the other counts.
     """
 
     np: ProcessCount  # the field hides the module inside the class, hence numpy.ndarray below
@@ -53,6 +54,7 @@ class SignatureFacts:
     same: dict[str, str] = field(default_factory=dict, metadata=_WRITTEN)
     waits: dict[str, str] = field(default_factory=dict, metadata=_WRITTEN)
     lines: dict[str, str] = field(default_factory=dict, metadata=_WRITTEN)
+    matched: Matched | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
