@@ -115,8 +115,9 @@ def _exception(lines: Sequence[str]) -> str:
 
 
 def _is_talk(line: str) -> bool:
-    """Tell whether a line is empty, the launcher's, or of a crash."""
-    return bool(_LAUNCHER_TALK.search(line) or _CRASH_TALK.search(line))
+    """Tell whether a line says nothing (it has no letter), or is the launcher's, or of a crash."""
+    says = any(map(str.isalpha, line))
+    return not says or bool(_LAUNCHER_TALK.search(line) or _CRASH_TALK.search(line))
 
 
 def _last_message(lines: Sequence[str]) -> str:

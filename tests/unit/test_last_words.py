@@ -52,6 +52,12 @@ def test_words_that_only_look_like_an_exception_are_the_last_message(tmp_path: P
     assert program_said(tmp_path).text == "Exit: 3 iterations"
 
 
+def test_frames_of_lines_without_letters_are_not_what_a_program_said(tmp_path: Path) -> None:
+    frame = 60 * "*"
+    (tmp_path / "stderr.txt").write_text(f"{frame}\n\nno recursive calls\n\n{frame}\n+---+\n")
+    assert program_said(tmp_path).text == "no recursive calls"
+
+
 def test_a_rank_that_is_done_before_the_others_is_told_with_its_words() -> None:
     ranks = {0: capture(in_call=3), 1: capture(complete=True), 2: capture(in_call=3)}
     assert unfinished(ranks, "ValueError: no (heat.py:9)") == (
