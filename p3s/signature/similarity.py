@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 #: Builds are of one program from this share of the calls of the smaller one on (thesis, A.4.3:
 #: phases are the same if 80 % of their events are).
 SIMILAR = 0.8
-#: Places of which no more than this share is known are those of another build.
+#: Places of which no more than this share is known are those of another build or program.
 FOREIGN = 0.5
 
 
@@ -38,14 +38,15 @@ def match(known: Sequence[PointTable], run: PointTable) -> tuple[dict[str, str],
     if sum(node in there for node in here) > FOREIGN * len(here):
         return None
     nearest = min(known, key=lambda t: (abs(np.log(t.np / run.np)), t.np))
-    found = [_aligned(some, run) for some in (known, [nearest])]
+    found = [aligned(some, run) for some in (known, [nearest])]
     sites, how = max(found, key=lambda each: each[1].alike)
     less, more = sorted((len(here), len(nearest.nodes)))
     enough = how.alike >= SIMILAR * less and how.alike > FOREIGN * more
     return (sites, how) if enough else None
 
 
-def _aligned(known: Sequence[PointTable], run: PointTable) -> tuple[dict[str, str], Matched]:
+def aligned(known: Sequence[PointTable], run: PointTable) -> tuple[dict[str, str], Matched]:
+    """Return site of a run -> site of tables of one build that is the same call, and how many."""
     one, other = structure(known), structure([run])
     mine, theirs = _called(one), _called(other)
     score = _scores(_functions(one, mine), _functions(other, theirs))

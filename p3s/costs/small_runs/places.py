@@ -18,9 +18,9 @@ import numpy as np
 from p3s.base.ops import INIT_OPS
 from p3s.base.serialise import Published
 from p3s.capture.callpath import Where, parse
-from p3s.signature.fold import Loop
 from p3s.signature.phases import RELEVANT_SHARE
-from p3s.signature.structure import Node, Structure, structure
+from p3s.signature.similarity import FOREIGN, aligned
+from p3s.signature.structure import Node, structure
 from p3s.signature.tables import PointTable
 from p3s.signature.times import Times
 
@@ -34,12 +34,9 @@ HOW = {
 }
 #: Names that compilers append to copies they make of a function.
 _COPY = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|clone)(?:\.\d+)?")
-#: From this share of unknown places on it is another program, not another way through it.
-FOREIGN = 0.5
 _APART = "~"
 Key = tuple[Any, ...]
 Names = dict[str, tuple[Key, tuple[int, ...]]]
-Tree = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,7 @@ def correspond(
                 return same
         return None
     for tables in (own, [nearest]):
-        sites = _by_structure(structure(tables), structure([far]), nearest, far)
+        sites, _ = aligned(tables, far)
         same = Same(STRUCTURE, sites)
         shared = {site for t in own for site in t.sites} & set(far.sites)
         if any(sites.get(site, site) != site for site in shared):
@@ -230,70 +227,6 @@ def _by_name(
         if len(there.get(key, ())) == len(sites)
         for site, twin in zip(sites, there[key], strict=True)
     }
-
-
-# ---- by structure
-def _items(s: Structure, loop: Loop) -> list[int | Loop]:
-    """Return what a loop holds, in order; loops that go from partner to partner taken apart."""
-    walks = {id(s.nest.loops[k]) for k in s.walks}
-    out: list[int | Loop] = []
-    for child in loop.children:
-        if isinstance(child, Loop) and id(child) in walks:
-            out += _items(s, child)
-        else:
-            out.append(child)
-    return out
-
-
-def _shape(s: Structure, item: int | Loop) -> Tree | str:
-    if isinstance(item, Loop):
-        return tuple(_shape(s, each) for each in _items(s, item))
-    return s.nodes[item][1]
-
-
-def _by_structure(
-    own: Structure, far: Structure, nearest: PointTable, here: PointTable
-) -> dict[str, str]:
-    """Return sites at the same position of loops that hold the same operations in the same order.
-
-    Loops outside of all others that take no more than 1 % of the time may differ.
-    """
-    pairs: list[tuple[int, int]] = []
-
-    def pair(a: Sequence[int | Loop], b: Sequence[int | Loop]) -> bool:
-        if [_shape(own, i) for i in a] != [_shape(far, i) for i in b]:
-            return False
-        for i, j in zip(a, b, strict=True):
-            if isinstance(i, Loop) and isinstance(j, Loop):
-                pair(_items(own, i), _items(far, j))
-            elif not isinstance(i, Loop) and not isinstance(j, Loop):
-                pairs.append((i, j))
-        return True
-
-    def parts(s: Structure, t: PointTable) -> list[list[int | Loop]]:
-        """Return the calls outside of loops that matter, and these loops, in turn."""
-        out: list[list[int | Loop]] = [[]]
-        for item in _items(s, s.tree):
-            if not isinstance(item, Loop):
-                out[-1].append(item)
-            elif share(t, [s.nodes[v] for v in item.nodes()]) > RELEVANT_SHARE:
-                out += [[item], []]
-        return out
-
-    if not pair(_items(own, own.tree), _items(far, far.tree)):
-        a, b = parts(own, nearest), parts(far, here)
-        if len(a) != len(b):
-            return {}
-        for k, (one, two) in enumerate(zip(a, b, strict=True)):
-            if not pair(one, two) and k % 2:
-                return {}
-    found: dict[str, set[str]] = {}
-    for i, j in pairs:
-        found.setdefault(far.nodes[j][0], set()).add(own.nodes[i][0])
-    if any(len(twins) > 1 for twins in found.values()):
-        return {}
-    sites = {site: twins.pop() for site, twins in found.items() if site}
-    return sites if len(set(sites.values())) == len(sites) else {}
 
 
 # ---- what is accepted

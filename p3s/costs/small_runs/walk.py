@@ -21,7 +21,7 @@ from p3s.base.ops import INIT_OPS
 from p3s.base.serialise import Natural, ProcessCount
 from p3s.costs.gather import places_of
 from p3s.costs.small_runs.cells import Cells, InputRuns, interpolated, measured
-from p3s.costs.small_runs.places import FOREIGN, share, used
+from p3s.costs.small_runs.places import share, used
 from p3s.costs.thesis import REACHED, least_cost
 from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
@@ -29,6 +29,7 @@ from p3s.model.tree import phase_stages
 from p3s.model.types import Admissible, Model, Phase
 from p3s.signature.phases import RELEVANT_SHARE
 from p3s.signature.rank import INSTRUCTIONS
+from p3s.signature.similarity import FOREIGN
 from p3s.signature.structure import Node, Structure, structure
 from p3s.signature.tables import PointTable
 
