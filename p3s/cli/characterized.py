@@ -48,8 +48,8 @@ def traced(request: TraceRequest, json_: bool) -> int:
 
 def values(request: TraceRequest, params: list[str], json_: bool) -> int:
     """Trace every combination of counts and values, each value in a study inside the study."""
-    from p3s.base.command_lines import another_value
     from p3s.base.settings import MIN_COUNTS, MIN_SETTINGS, THREADS, parameters, settings_in
+    from p3s.pipeline.commands import another_value
     from p3s.pipeline.tracing.values import trace_values
 
     with progress(0) as bar:

@@ -17,6 +17,7 @@ from p3s.pipeline.stages import MIN_COUNTS, check_room, too_few
 from p3s.pipeline.tracing.counts import Asked
 from p3s.pipeline.tracing.study import check_counts
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
+from p3s.predict.estimates import Estimation
 from p3s.predict.estimators.settings import Setting
 from p3s.replay.settings import ReplaySettings
 from p3s.signature_runner.traced_run import check_template, program_of
@@ -50,21 +51,19 @@ class Request:
     hosts: tuple[str, ...] = ()
     every_rank: bool = False
 
-
-def setting_of(request: Request, network: str = "") -> Setting:
-    """Return the cluster and the library of the full run; ``network``: a typical cluster's."""
-    settings = request.settings
-    return Setting(
-        collectives=settings.collectives,
-        ranks_per_node=settings.cores_per_node,
-        mapping=settings.mapping,
-        rank_file=request.placement or settings.rank_file,
-        rank_file_n=request.placement_n,
-        topology=request.topology,
-        network=network,
-        hosts=request.hosts,
-        every_rank=request.every_rank,
-    )
+    def setting(self, network: str = "") -> Setting:
+        """Return the cluster and the library of the full run; ``network``: a typical cluster's."""
+        return Setting(
+            collectives=self.settings.collectives,
+            ranks_per_node=self.settings.cores_per_node,
+            mapping=self.settings.mapping,
+            rank_file=self.placement or self.settings.rank_file,
+            rank_file_n=self.placement_n,
+            topology=self.topology,
+            network=network,
+            hosts=self.hosts,
+            every_rank=self.every_rank,
+        )
 
 
 def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Request:
@@ -115,19 +114,6 @@ def _check_placement(request: Request, path: Path, placed: RankMap) -> None:
         named(fabric, hosts).numbers(placed.names)
 
 
-@dataclass(frozen=True)
-class Basis:
-    """What costs of messages are taken: ``estimator``; ``network``: of a typical cluster, "": none.
-
-    ``machine``: file of costs between two ranks; ``replay``: replays that are missing are made.
-    """
-
-    estimator: str
-    network: str = ""
-    machine: Path | None = None
-    replay: bool = False
-
-
 def request_of(
     estimator: str,
     network: str,
@@ -174,32 +160,36 @@ def request_of(
 
 def basis_of(
     request: Request, asked: Sequence[int], machine: Path | None, replayed: Callable[[int], bool]
-) -> Basis:
-    """Return what costs of messages are taken.
+) -> tuple[Estimation, bool]:
+    """Return what costs of messages are taken, and whether replays that are missing are made.
 
     ``machine``: the file of costs between two ranks, None without one. ``replayed``: whether there
     is a replay at a count that tells how fast the program is. What was measured on several nodes
     comes first, or what can be measured on them now; where there is neither, a typical cluster
     stands for it.
     """
+
+    def taken(estimator: str, network: str = "", replay: bool = False) -> tuple[Estimation, bool]:
+        return Estimation(estimator, machine, request.setting(network)), replay
+
     if request.network or request.estimator == TYPICAL:
-        file = measured_file(request.network)
-        if file is not None:
-            return Basis("machine", machine=file)
-        return Basis(TYPICAL, request.network or usual(), machine)
+        if (file := measured_file(request.network)) is not None:
+            machine = file
+            return taken("machine")
+        return taken(TYPICAL, request.network or usual())
     if request.estimator != AUTO:
-        return Basis(request.estimator, machine=machine, replay=request.estimator in FROM_REPLAY)
+        return taken(request.estimator, replay=request.estimator in FROM_REPLAY)
+    measured = machine is not None and between_hosts(machine)
     if request.topology or request.placement is not None:
-        measured = machine is not None and between_hosts(machine)
-        return Basis("machine" if measured else TYPICAL, "" if measured else usual(), machine)
+        return taken("machine") if measured else taken(TYPICAL, usual())
     several = [n for n in asked if n > 1]  # one process has nobody to talk to
     if several and not request.no_replay and several_nodes(request.settings):
-        return Basis(AUTO, machine=machine, replay=True)
-    if machine is not None and between_hosts(machine):
-        return Basis("machine" if request.no_replay else AUTO, machine=machine)
+        return taken(AUTO, replay=True)
+    if measured:
+        return taken("machine" if request.no_replay else AUTO)
     if not request.no_replay and several and all(map(replayed, several)):
-        return Basis(AUTO, machine=machine, replay=True)
-    return Basis(AUTO, usual(), machine)
+        return taken(AUTO, replay=True)
+    return taken(AUTO, usual())
 
 
 def usual() -> str:
@@ -247,16 +237,17 @@ def several_nodes(settings: ReplaySettings) -> bool:
     return bool(settings.hosts or settings.launcher) or len(set(allocated_hosts())) > 1
 
 
-def told_of(basis: Basis) -> str:
-    """Return what is said of a basis before anything is simulated, "" if nothing."""
-    if not basis.network:
+def told_of(how: Estimation) -> str:
+    """Return what is said of costs of messages before anything is simulated, "" if nothing."""
+    name = how.setting.network
+    if not name:
         return ""
     from p3s.machine.cluster import cluster_of
 
-    cluster = cluster_of(basis.network)
+    cluster = cluster_of(name)
     which = "typical " if cluster.typical else ""
     return (
-        f"network: a {which}{cluster.label} ({basis.network}); --network takes another one, "
+        f"network: a {which}{cluster.label} ({name}); --network takes another one, "
         "p3s machine list shows them"
     )
 
@@ -288,11 +279,8 @@ def check_request(
             f"ranks, which {MOST_RANKS:,} processes have at most; leave them out"
         )
     rules_of(request.settings.collectives)
-    if request.network:
-        from p3s.pipeline.basis import measured_file
-
-        if measured_file(request.network) is None:
-            cluster_of(request.network)
+    if request.network and measured_file(request.network) is None:
+        cluster_of(request.network)
     if request.topology:
         from p3s.machine.topology.read import check
 

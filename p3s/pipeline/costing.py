@@ -15,9 +15,9 @@ from p3s.costs.small_runs.match import match_all
 from p3s.costs.small_runs.summary import FAR, FarFile, far_file
 from p3s.costs.small_runs.walk import Reference
 from p3s.costs.types import COMPUTE, ComputeModel, NotUsed, TimedRun, own_cores
-from p3s.model.stage import load as load_model
 from p3s.model.types import Model
 from p3s.pipeline.other_inputs import other_inputs, own_runs
+from p3s.pipeline.records import model_of
 from p3s.signature.times import load_times
 
 
@@ -28,7 +28,7 @@ def build_compute(root: Path, points: Sequence[Point] = ()) -> ComputeModel | No
     this study's input. None, and nothing is there, where there are no times at any count of its
     model and no points."""
     study = Study.open(Path(root))
-    model = load_model(study.root)
+    model = model_of(study)
     times = [t for n in model.counts if (t := load_times(study.root, n)) is not None]
     if not times and not points:
         study.compute_path.unlink(missing_ok=True)

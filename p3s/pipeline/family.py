@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.base.command_lines import another_value
 from p3s.base.errors import P3SError
 from p3s.base.settings import (
     MIN_COUNTS,
@@ -24,6 +23,7 @@ from p3s.base.settings import (
 )
 from p3s.base.study import Study, write_json
 from p3s.base.text import quoted
+from p3s.pipeline.commands import another_value
 
 if TYPE_CHECKING:
     from p3s.costs.parameters.laws import Family
@@ -43,7 +43,7 @@ def build_family(root: Path, say: Callable[[str], None] = lambda text: None) -> 
     """
     from p3s.costs.parameters.fit import Traced, fit_family
     from p3s.costs.parameters.laws import FAMILY
-    from p3s.model.stage import load as load_model
+    from p3s.pipeline.records import model_of
     from p3s.signature.store import load_table
 
     study = Study.open(Path(root))
@@ -57,7 +57,7 @@ def build_family(root: Path, say: Callable[[str], None] = lambda text: None) -> 
         )
     traced = []
     for setting, at in settings:
-        model = load_model(at.root) if setting_name(setting) in able else None
+        model = model_of(at) if setting_name(setting) in able else None
         tables = [load_table(at.root, n) for n in at.signature_counts()]
         traced.append(Traced(setting, tables, model))
     units = {one.model.work_unit for one in traced if one.model is not None}
@@ -88,8 +88,9 @@ def instantiate(root: Path, setting: Setting) -> Path:
     The study's family.json must be there and the setting must name all its parameters.
     """
     from p3s.costs.parameters.fit import choose, derived
-    from p3s.model.stage import as_file, load
+    from p3s.model.stage import write
     from p3s.pipeline.costing import build_compute
+    from p3s.pipeline.records import model_of
 
     study = Study.open(Path(root))
     at = value_study(study, setting)
@@ -101,7 +102,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
     except P3SError as err:
         raise P3SError(f"{study.root}: {err}") from err
     traced = {name: value_study(study, parse_setting(name)) for name in part.settings}
-    models = {name: load(at.root) for name, at in traced.items()}
+    models = {name: model_of(at) for name, at in traced.items()}
     times = {name: times_of(at) for name, at in traced.items()}
     model, points = derived(family, part, models, times, setting)
     made = Study.create(at.root, filled(study.command(), setting))
@@ -110,7 +111,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
         parent="../..",
         setting={name: value_text(value) for name, value in setting.items()},
     )
-    write_json(made.model_path, as_file(model))
+    write(made.model_path, model)
     build_compute(made.root, points)
     return made.root
 

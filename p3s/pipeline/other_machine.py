@@ -92,9 +92,14 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
         (made.compute_path, as_json(COMPUTE.data(moved)).encode()),
         (root / NAME, as_json(MACHINE.data(target)).encode()),
     ):
-        if not path.exists() or path.read_bytes() != text:
-            write_bytes(path, text)
+        write_same(path, text)
     return made
+
+
+def write_same(path: Path, content: bytes) -> None:
+    """Write a file, unless it is there with this content: it stays as old as it is."""
+    if not path.exists() or path.read_bytes() != content:
+        write_bytes(path, content)
 
 
 def _read(path: Path) -> bytes:
@@ -118,8 +123,8 @@ def compose(study: Study, made: Study, counts: Sequence[int], how: Estimation) -
         ):
             if not path.exists() or n in how.stale:
                 copy.unlink(missing_ok=True)
-            elif not copy.exists() or copy.read_bytes() != _read(path):
-                write_bytes(copy, _read(path))
+            else:
+                write_same(copy, _read(path))
     result = predict(made, counts, how, elsewhere=True)
     about = read(made.compute_path).machine
     if about is None:

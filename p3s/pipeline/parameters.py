@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from p3s.base.artefacts import is_stale
-from p3s.base.command_lines import launcher, shown
+from p3s.base.command_lines import shown
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.extensions import provided
 from p3s.base.host.cores import cores
@@ -25,6 +25,7 @@ from p3s.base.settings import (
     settings_in,
     threads_in,
     threads_of,
+    traces_of,
     without_threads,
 )
 from p3s.base.study import Study
@@ -96,9 +97,9 @@ def node_of(study: Study, request: Request) -> Node:
     if request.settings.cores_per_node:
         return plain_node(request.settings.cores_per_node)
     file = machine_file(study)
-    basis = basis_of(request, [1], file, lambda _: False)
-    if basis.network:
-        return plain_node(cluster_of(basis.network).cores_per_node, basis.network)
+    how, _ = basis_of(request, [1], file, lambda _: False)
+    if name := how.setting.network:
+        return plain_node(cluster_of(name).cores_per_node, name)
     known = Machine.load(file).facts.cores if file is not None else None
     return plain_node(known if isinstance(known, int) and known > 0 else cores())
 
@@ -160,8 +161,9 @@ def with_threads(root: Path) -> Study:
     study = Study.open(root)
     if not has_threads(study):
         words = ["p3s", "characterize", "-n", "2,4,8", "--threads", "1,2,4", "-o"]
-        words += [str(study.root.with_name(f"{study.root.name}-threads")), "--", *launcher(study)]
-        raise P3SError(f"{root}: was not traced with threads; trace it so: {shown(study, words)}")
+        traces = traces_of(study)
+        words += [str(study.root.with_name(f"{study.root.name}-threads")), "--", *traces.launcher]
+        raise P3SError(f"{root}: was not traced with threads; trace it so: {shown(traces, words)}")
     if not threads_in(study):
         raise P3SError(f"{root}: holds no runs yet; run p3s characterize --threads first")
     return study

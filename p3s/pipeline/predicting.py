@@ -9,6 +9,7 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
+from p3s.base.records import Traces
 from p3s.base.settings import (
     counts_behind,
     one_setting,
@@ -26,7 +27,7 @@ from p3s.base.text import processes
 from p3s.machine.filesystem import NAME as FILES
 from p3s.machine.filesystem import FileSystem
 from p3s.machine.topology.inside import Node
-from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
+from p3s.pipeline.basis import Request, basis_of, told_of
 from p3s.pipeline.commands import Commands
 from p3s.pipeline.parameters import (
     Named,
@@ -38,7 +39,7 @@ from p3s.pipeline.parameters import (
     with_threads,
 )
 from p3s.pipeline.prediction import Weak, predict
-from p3s.pipeline.records import known, structure_of
+from p3s.pipeline.records import known, opened, structure_of
 from p3s.pipeline.stages import (
     check_scaled_room,
     check_times,
@@ -155,7 +156,7 @@ def predicted(
         _doubt(study, wanted, progress)
         asked = sorted({*wanted, *earlier})
         every = sorted({*asked, *counts_behind(study)})
-        _scale(study, every, progress)
+        _scale(study, every, progress, spread=True)
         how = estimation(dict.fromkeys(every, study), asked, request, progress, made)
         how = replace(
             how,
@@ -190,21 +191,18 @@ def estimation(
     studies: by all counts; counts: those that were asked for. made: the study of another machine.
     """
     file = machine_file(made or studies[max(studies)])
-    basis = basis_of(request, counts, file, lambda n: representative(studies[n], n))
-    if told_of(basis):
-        progress.say(told_of(basis))
-    if basis.replay and max(studies) > MOST_RANKS:
+    how, replays = basis_of(request, counts, file, lambda n: representative(studies[n], n))
+    if told_of(how):
+        progress.say(told_of(how))
+    if replays and max(studies) > MOST_RANKS:
         raise P3SError(
             f"{processes(max(studies))}: a replay needs the rows of all ranks, which "
             f"{MOST_RANKS:,} have at most; add --network or a machine file"
         )
-    if basis.replay:
-        for n, at in studies.items():
-            ensure_replays(at, [n], request.settings, progress)
-    return Estimation(
-        estimator=basis.estimator,
-        machine=basis.machine or file,
-        setting=setting_of(request, basis.network),
+    for n, at in studies.items() if replays else ():
+        ensure_replays(at, [n], request.settings, progress)
+    return replace(
+        how,
         stale=[n for n, at in studies.items() if stale_replays(at, [n])],
         say=lambda text: progress.start(f"predicting: {text}"),
         done=lambda name, n: progress.done(f"n={n}: simulated ({name})"),
@@ -268,12 +266,31 @@ def _with_answers(
         return result
 
 
-def _scale(study: Study, counts: Sequence[int], progress: Progress) -> None:
+def message_costs(root: Path, counts: Sequence[int], request: Request) -> tuple[Traces, Estimation]:
+    """Return what a study has traced, and what costs of messages a prediction takes that replays
+    nothing."""
+    study = opened(root)
+    alone = replace(request, no_replay=True)
+    return traces_of(study), basis_of(alone, counts, machine_file(study), lambda _: False)[0]
+
+
+def scaled(root: Path, counts: Sequence[int], progress: Progress) -> Traces:
+    """Make everything up to the scaled traces of all ranks; return what the study has traced."""
+    study = opened(root)
+    _ready(study, progress)
+    _doubt(study, counts, progress)
+    _scale(study, counts, progress)
+    return traces_of(study)
+
+
+def _scale(
+    study: Study, counts: Sequence[int], progress: Progress, *, spread: bool = False
+) -> None:
     unwritten = [n for n in counts if scaled_is_missing(study, n)]
     check_scaled_room(study, unwritten)
     progress.expect(len(unwritten) + len(counts))
     for n in unwritten:
-        ensure_scaled(study, n, progress, spread=True)
+        ensure_scaled(study, n, progress, spread=spread)
 
 
 def surface_of(

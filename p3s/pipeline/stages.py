@@ -16,11 +16,13 @@ from p3s.base.records import is_old_replay
 from p3s.base.settings import traces_of
 from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json
 from p3s.base.text import joined, processes, size_text
+from p3s.pipeline.records import known_of, model_of
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
     from p3s.base.study import RunRecord
     from p3s.costs.types import ComputeModel
+    from p3s.model.types import Model
     from p3s.signature.phase_file import Phases
 
 #: Fewer counts leave none for a hold-out.
@@ -113,9 +115,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 f"processes{_of_others(made)}"
             )
             if study.others():
-                from p3s.model.stage import load
-
-                write_far(study, reference_of(study, load(study.root)))
+                write_far(study, reference_of(study, model_of(study)))
             for unused in made.refused:
                 bar.say(f"note: {unused.name} is not used: {unused.why}")
             for line in unknown_costs(made):
@@ -187,22 +187,34 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
                 f"note: {study.root}: the runs at {processes(gone)} were deleted; the model "
                 "no longer rests on them"
             )
-        from p3s.model.stage import build
         from p3s.signature.signature import characterize
         from p3s.signature.store import load_phases, load_table
 
         bar.start("fitting the model")
         try:
-            build(study.root, holdout=holdout)
+            fit_model(study, holdout)
         except P3SError:
             made_again = partial(characterize, traces_of(study))
             if not _repaired(study, counts, "signature was", load_table, made_again, bar):
                 raise
-            build(study.root, holdout=holdout)
+            fit_model(study, holdout)
         load_phases(traces_of(study))  # of the same counts
         without = study.left_out()
         less = f", without {joined(without)}" if without else ""
         bar.done(f"model fitted from {processes(counts)}{less}")
+
+
+def fit_model(study: Study, holdout: bool = True) -> Model:
+    """Fit the model of a study from all its signatures and write model.json; return it."""
+    from p3s.model import stage
+    from p3s.signature.store import load_table
+
+    counts = study.signature_counts()
+    captures = {run.np: run.path for run in reversed(study.runs()) if run.status == "complete"}
+    tables = [load_table(study.root, n) for n in counts]
+    model = stage.build(tables, known_of(study), captures, study.manifest_path, holdout)
+    stage.write(study.model_path, model, [study.signature_path(n) for n in counts])
+    return model
 
 
 def _rests_on(path: Path, counts: list[int]) -> list[int]:
@@ -244,7 +256,7 @@ def _knows_more(study: Study) -> bool:
     from p3s.model.stage import grid_changed, read
 
     try:
-        return grid_changed(study, read(study.model_path))
+        return grid_changed(read(study.model_path), known_of(study))
     except (P3SError, KeyError):
         return False  # damaged: reading it says so
 
@@ -287,7 +299,7 @@ def write_scaled(study: Study, n: int, ranks: Sequence[int] | None) -> tuple[dic
     from p3s.program import generate, types
 
     head = generate.write_scaled(study.root, n, ranks)
-    return types.SCALED.data(head), generate.scaled_dir(study.scaled_dir(n), ranks)
+    return types.SCALED.data(head), generate.some_dir(study.scaled_dir(n), ranks)
 
 
 def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) -> None:
@@ -374,7 +386,7 @@ def doubted(study: Study, counts: Sequence[int]) -> dict[int, str]:
     from p3s.model.grid.admissible import doubt
     from p3s.model.stage import as_of_now, read
 
-    model = as_of_now(study, read(study.model_path))
+    model = as_of_now(read(study.model_path), known_of(study))
     return {n: why for n in counts if (why := doubt(model.admissible, n))}
 
 
@@ -409,10 +421,9 @@ def scaled_bytes(study: Study, n: int) -> int:
     import numpy as np
 
     from p3s.model.evaluate import SPREAD, SPREAD_RUN, Evaluator
-    from p3s.model.stage import load
     from p3s.program.types import MOST_RANKS
 
     some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
-    rows = len(Evaluator(load(study.root), n).rows(some).rank)
+    rows = len(Evaluator(model_of(study), n).rows(some).rank)
     written = n if n <= MOST_RANKS else SPREAD * SPREAD_RUN
     return int(rows / len(some) * written * ROW_BYTES)

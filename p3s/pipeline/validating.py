@@ -19,11 +19,10 @@ from p3s.costs.types import load as load_compute
 from p3s.model.compare import compare
 from p3s.model.comparison import VALIDATION, Comparison
 from p3s.model.order.unfold import left_to_chance
-from p3s.model.stage import load
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
 from p3s.pipeline.commands import Commands
-from p3s.pipeline.records import structure_of
+from p3s.pipeline.records import model_of, structure_of
 from p3s.pipeline.saved import read_prediction
 from p3s.predict.doubts import of_validation
 from p3s.predict.estimates import Dealt
@@ -96,7 +95,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
     Every event of the run counts in every number.
     """
     study = Study.open(Path(study_dir))
-    model = load(study.root)
+    model = model_of(study)
     run = run_files(Path(run_dir))
     if run.np != n:
         raise P3SError(

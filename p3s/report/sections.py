@@ -23,7 +23,8 @@ from p3s.base.version import __version__
 from p3s.capture.quoted import Quoted
 from p3s.model import text
 from p3s.model.types import NO_SHARE, Model
-from p3s.pipeline.content import MAX_CALLS, Program, StudyContent
+from p3s.pipeline.content import MAX_CALLS, StudyContent
+from p3s.pipeline.records import Program
 from p3s.predict.types import Prediction
 from p3s.report.compute import instruction_text
 from p3s.report.compute import table as compute_text

@@ -25,7 +25,6 @@ from test_reasons import run_of
 
 import p3s
 from p3s.base.artefacts import write_json
-from p3s.base.command_lines import another_value
 from p3s.base.settings import value_study
 from p3s.base.study import Study
 from p3s.cli.progress import progress
@@ -34,7 +33,13 @@ from p3s.model.holdout import build_model
 from p3s.model.stage import as_file
 from p3s.model.types import Admissible, NextCount
 from p3s.pipeline.basis import Request, basis_of
-from p3s.pipeline.commands import Commands, count_to_predict, count_to_validate, of_traces
+from p3s.pipeline.commands import (
+    Commands,
+    another_value,
+    count_to_predict,
+    count_to_validate,
+    of_traces,
+)
 from p3s.pipeline.stages import too_few
 from p3s.predict.advice import another, narrower, smaller
 from p3s.predict.case import Facts
@@ -293,9 +298,9 @@ def test_a_prediction_for_another_machine_proposes_runs_of_the_study(study: Stud
 def test_one_process_alone_is_predicted_without_a_replay(study: Study) -> None:
     """It has nobody to talk to, whatever nodes there are to measure messages on."""
     several = Request("auto", "", False, ReplaySettings(hosts=("n0", "n1")))
-    assert basis_of(several, [1, 2], None, bool).replay
-    assert not basis_of(several, [1], None, bool).replay
-    assert not basis_of(replace(several, settings=ReplaySettings()), [1], None, bool).replay
+    assert basis_of(several, [1, 2], None, bool)[1]
+    assert not basis_of(several, [1], None, bool)[1]
+    assert not basis_of(replace(several, settings=ReplaySettings()), [1], None, bool)[1]
 
 
 def test_what_takes_long_says_what_it_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

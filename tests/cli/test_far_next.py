@@ -17,6 +17,7 @@ from corpus import Recorder
 from p3s.base.artefacts import write_json
 from p3s.base.command_lines import shown, without_arguments
 from p3s.base.errors import P3SError
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.base.text import command_line
 from p3s.costs.small_runs.proposal import default_target, propose
@@ -26,6 +27,7 @@ from p3s.model.holdout import build_model
 from p3s.model.stage import as_of_now
 from p3s.model.types import Model, NextCount
 from p3s.pipeline.commands import far, tracing
+from p3s.pipeline.records import known_of
 from p3s.report.next import render_far
 
 
@@ -206,13 +208,14 @@ def test_the_command_works_from_another_directory(
     os.utime(study.runs_dir(4) / "run.json", (0, 0))
     put_run(study, 2, directory=str(home))
     plain = "p3s characterize -n 9 -o {} -- mpiexec -n {{np}} ./app 'it'\"'\"'s'"
-    assert shown(study, tracing(study, models.built("ring"), [9])) == plain.format("s")
+    assert shown(traces_of(study), tracing(study, models.built("ring"), [9])) == plain.format("s")
     monkeypatch.chdir(tmp_path)
     moved = Study(Path("home dir/s"))
     line = plain.format(f"'{home}/s'")
-    assert shown(moved, tracing(moved, models.built("ring"), [9])) == f"(cd '{home}' && {line})"
+    words = tracing(moved, models.built("ring"), [9])
+    assert shown(traces_of(moved), words) == f"(cd '{home}' && {line})"
     home.rename(tmp_path / "other")
-    assert shown(Study(tmp_path / "other/s"), ["p3s"]) == "p3s"  # the directory is gone
+    assert shown(traces_of(Study(tmp_path / "other/s")), ["p3s"]) == "p3s"  # the directory is gone
 
 
 def test_a_line_is_taken_apart_into_the_same_words() -> None:
@@ -227,14 +230,14 @@ def test_a_refused_count_is_not_proposed_again(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
     model = models.built("halo3d")
     first = model.next[0].n
-    assert as_of_now(study, model) is model
+    assert as_of_now(model, known_of(study)) is model
     (study.root / "validate" / f"np{first:06d}.r0.failed").mkdir(parents=True)
-    now = as_of_now(study, model)
+    now = as_of_now(model, known_of(study))
     assert first in now.admissible.failed
     assert now.next and first not in [each.n for each in now.next]
     # nor one that was traced and is left out
     put_run(study, now.next[0].n)
-    assert now.next[0].n not in [each.n for each in as_of_now(study, model).next]
+    assert now.next[0].n not in [each.n for each in as_of_now(model, known_of(study)).next]
 
 
 def test_an_interpreter_keeps_its_script() -> None:

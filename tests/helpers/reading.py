@@ -170,13 +170,13 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "threads",
         "threads/threads.json",
-        _by("p3s.methods.threads.stage:load", lambda path: (Study(path.parent),)),
+        _by("p3s.methods.threads.stage:load", lambda path: (path.parent,)),
     ),
     Reader("surface", "threads/surface.json", _by("p3s.predict.surface:SURFACE.read")),
     Reader(
         "advice",
         "threads/advice.json",
-        _by("p3s.methods.threads.advise.text:load", lambda path: (Study(path.parent),)),
+        _by("p3s.methods.threads.advise.text:load", lambda path: (path.parent,)),
     ),
     Reader(
         "family",

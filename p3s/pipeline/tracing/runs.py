@@ -68,7 +68,7 @@ def trace_counts(
     anything. ``kept``: what a failed run leaves stays, so where it is is worth saying.
     """
     from p3s.base.host.cores import cores
-    from p3s.model.stage import listed_extents
+    from p3s.pipeline.records import known_of
     from p3s.signature.store import load_phases
     from p3s.signature_runner.build import ensure_counter
     from p3s.signature_runner.emulate import emulator
@@ -86,7 +86,7 @@ def trace_counts(
             emulator(), ensure_counter()  # before anything runs: native runs come first
         plans = {np: _plan(study, np, repeats, chosen, timed, request.times) for np in counts}
         bar.expect(sum(len(each) for each in plans.values()))
-        listed = listed_extents(study)
+        listed = known_of(study).extents
         launch = Launch(request.command, request.timeout_s, listed, request.stdin)
         done = _trace_counts(study, launch, plans, bar, kept)
         _take_out_refusals(study, done)

@@ -15,7 +15,8 @@ from p3s.base.text import processes, quoted
 from p3s.capture import read_run
 from p3s.capture.recording_plan import WORK, Enough
 from p3s.model.evaluate import model_grid, phase_weight
-from p3s.model.stage import check_dims, keep_dims, listed_extents, load
+from p3s.model.stage import check_dims
+from p3s.pipeline.records import keep_dims, known_of, model_of
 from p3s.pipeline.tracing.runs import TraceRequest
 from p3s.signature.phase_file import Phases
 from p3s.signature.plans import Weights, calls_of, plan_of, too_rare, traced_weights
@@ -36,7 +37,7 @@ def run_signature(
     """
     root, command, asked = request.root, request.command, request.recording
     counts, extents = request.asked.counts, request.extents
-    check_dims(Study.find(root), extents, counts)
+    check_dims(known_of(Study.find(root)), extents, counts)
     study = Study.open(root)
     if list(command) not in study.manifest()["commands"]:
         raise UsageError(
@@ -60,7 +61,7 @@ def run_signature(
                 f" more than {settings.turns} times in a run: the program will not be stopped"
             )
     results = []
-    launch = Launch(command, request.timeout_s, listed_extents(study))
+    launch = Launch(command, request.timeout_s, known_of(study).extents)
     bar.expect(len(counts))
     for np, plan, weights in prepared:
         bar.start(f"np={np}: running the signature")
@@ -114,7 +115,7 @@ def weights_at(study: Study, phases: Phases, np: int) -> Weights:
 
 def _of_model(study: Study, phases: Phases, np: int) -> tuple[float, ...]:
     """Return the model's weight of each phase, found by the calls both have in it."""
-    model = load(study.root)
+    model = model_of(study)
     grid = model_grid(model, np)
     of_model = {(item.site, item.op): int(item.phase) for item in model.items}
     weights = {int(p.phase): float(phase_weight(p, grid)) for p in model.phases}

@@ -14,7 +14,7 @@ from p3s.costs.small_runs.places import Same
 from p3s.costs.small_runs.summary import FarFile, FarWorkload
 from p3s.costs.small_runs.walk import Reference, counts_upward, stop
 from p3s.model.holdout import build_model
-from p3s.model.stage import check_dims, keep_dims, known_grid, load
+from p3s.model.stage import check_dims
 from p3s.pipeline.commands import Commands, counts_to_add, most_repeats
 from p3s.pipeline.costing import write_far
 from p3s.pipeline.other_inputs import (
@@ -26,6 +26,7 @@ from p3s.pipeline.other_inputs import (
     save,
     staged,
 )
+from p3s.pipeline.records import keep_dims, known_of, model_of
 from p3s.pipeline.tracing.counts import Asked, Failure, Traced, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature_runner.work_unit import in_unit_of
@@ -70,7 +71,7 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
             "to compare; give counts of two or more"
         )
     check_command(study, words)
-    check_dims(study, request.extents, [])
+    check_dims(known_of(study), request.extents, [])
     keep_dims(study, request.extents)
     recording = in_unit_of(traces_of(study), request.recording)
     # wall time says nothing where processes share cores; both are time
@@ -106,8 +107,8 @@ def _reference(study: Study) -> Reference:
             f"with; first run {Commands(study).trace(counts_to_add(study, 3))}"
         )
     if has_model(study):
-        return Reference(load(study.root), own)
-    return Reference(build_model(own.tables, holdout=False, known=known_grid(study)), own)
+        return Reference(model_of(study), own)
+    return Reference(build_model(own.tables, holdout=False, known=known_of(study).grid), own)
 
 
 def _walk(study: Study, reference: Reference, up_to: int) -> list[int]:
