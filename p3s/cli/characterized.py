@@ -86,9 +86,9 @@ def sampled(request: TraceRequest, enough: Enough, json_: bool) -> int:
     from p3s.pipeline.tracing.signature_runs import run_signature
 
     with progress(0) as bar:
-        study, results = run_signature(request, enough, bar)
+        root, results = run_signature(request, enough, bar)
     if json_:
-        emit("characterize", study=str(study.root), sampled=results)
+        emit("characterize", study=str(root), sampled=results)
     else:
         out("\n\n".join(map(text.sampled_text, results)))
     return 0

@@ -38,8 +38,7 @@ def validate(
     """
 
     from p3s.model.stage import check_dims
-    from p3s.pipeline.family import of_one_value
-    from p3s.pipeline.stages import too_few
+    from p3s.pipeline.stages import of_one_value, too_few
     from p3s.pipeline.statements import parse_dims
     from p3s.pipeline.tracing.study import command_of, compared
     from p3s.report.validated import render

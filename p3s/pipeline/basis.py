@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import read_json
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.settings import traces_of
+from p3s.base.settings import MIN_COUNTS, traces_of
 from p3s.base.text import quoted
 from p3s.pipeline.commands import Commands
 from p3s.pipeline.records import existing, named, opened
-from p3s.pipeline.stages import MIN_COUNTS, check_room, too_few
+from p3s.pipeline.stages import base_path, check_room, too_few
 from p3s.pipeline.tracing.counts import Asked
 from p3s.pipeline.tracing.study import check_counts
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
@@ -293,7 +293,6 @@ def check_request(
 def _check_machines(root: Path, machine: Path | None, base: Path | None) -> None:
     """Raise P3SError where a machine file that is named is not there, or that of the runs."""
     from p3s.machine.machinefile import Machine
-    from p3s.pipeline.other_machine import base_path
 
     if machine is not None:
         Machine.load(machine)

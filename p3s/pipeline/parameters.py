@@ -33,7 +33,15 @@ from p3s.base.text import plural, quoted
 from p3s.costs.parameters.laws import Family
 from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of
-from p3s.pipeline.stages import ensure_model, ensure_signatures, machine_file
+from p3s.pipeline.stages import (
+    build_family,
+    ensure_model,
+    ensure_signatures,
+    family_path,
+    instantiate,
+    load_family,
+    machine_file,
+)
 from p3s.predict.surface import Surface
 from p3s.predict.types import Reason
 from p3s.predict.what_if.changes import MoreThreads
@@ -220,8 +228,6 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
 
     None for a study whose runs differ in their threads alone: these have laws of their own.
     """
-    from p3s.pipeline.family import build_family, family_path, load_family
-
     inputs = []
     for setting, at in alike_in_threads(study):
         counts = ensure_signatures(at, bar)
@@ -251,8 +257,6 @@ def largest_values(study: Study) -> tuple[Study, list[str]]:
 
 def at_value(study_dir: Path, params: Sequence[str], bar: Progress) -> Path:
     """Return the study at one value of every parameter, derived if it was not traced."""
-    from p3s.pipeline.family import instantiate
-
     study = with_parameters(study_dir)
     setting = one_setting(params, parameters(study))
     ensure_family(study, bar)

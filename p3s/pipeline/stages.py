@@ -13,20 +13,35 @@ from p3s.base.artefacts import file_bytes, is_stale, parse_json
 from p3s.base.errors import Damaged, OtherVersion, P3SError
 from p3s.base.progress import Progress
 from p3s.base.records import is_old_replay
-from p3s.base.settings import traces_of
-from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json
-from p3s.base.text import joined, processes, size_text
-from p3s.pipeline.records import known_of, model_of
+from p3s.base.settings import (
+    MIN_COUNTS,
+    MIN_SETTINGS,
+    Setting,
+    alike_in_threads,
+    filled,
+    parameters,
+    parent_of,
+    parse_setting,
+    setting_name,
+    settings_in,
+    traces_of,
+    value_study,
+    value_text,
+)
+from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json, write_json
+from p3s.base.text import joined, processes, quoted, size_text
+from p3s.machine.machinefile import NAME
+from p3s.pipeline.commands import Commands, another_value, counts_to_add
+from p3s.pipeline.records import known, known_of, model_of
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
     from p3s.base.study import RunRecord
+    from p3s.costs.parameters.laws import Family
     from p3s.costs.types import ComputeModel
     from p3s.model.types import Model
     from p3s.signature.phase_file import Phases
-
-#: Fewer counts leave none for a hold-out.
-MIN_COUNTS = 3
+    from p3s.signature.times import Times
 
 
 def ensure_signatures(study: Study, bar: Progress) -> list[int]:
@@ -54,8 +69,6 @@ def ensure_phases(study: Study, bar: Progress) -> Phases:
     if study.signature_counts():
         load_phases(traces_of(study))
     elif not study.phases_path.exists():
-        from p3s.pipeline.commands import Commands, counts_to_add
-
         again = Commands(study).trace(study.complete_counts() or counts_to_add(study, 3))
         raise P3SError(f"{study.root}: no phases yet; to trace it, run {again}")
     return load(study.phases_path)
@@ -125,7 +138,6 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
 def check_times(study: Study) -> None:
     """Raise P3SError, before anything is replayed, where nothing says how long the work takes."""
     from p3s.model.stage import read
-    from p3s.pipeline.commands import Commands
 
     model = read(study.model_path)
     if model.work_unit in ("cpu_ns", "wall_ns") or study.compute_path.exists():
@@ -167,8 +179,6 @@ def _is_old(path: Path, runs: Sequence[RunRecord]) -> bool:
 
 def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bool = False) -> None:
     """Fit the model when it is missing or older than a signature, or when told to."""
-    from p3s.pipeline.family import refresh
-
     if refresh(study, again):  # a model derived from those of other values of a parameter
         return
     counts = ensure_signatures(study, bar)
@@ -232,8 +242,6 @@ def _rests_on(path: Path, counts: list[int]) -> list[int]:
 
 def too_few(study: Study, counts: Sequence[int]) -> str:
     """Return that a study has too few counts for a model, where the others are, and what to do."""
-    from p3s.pipeline.commands import Commands, counts_to_add
-
     commands, gone, without = Commands(study), study.gone_counts(), study.left_out()
     text = (
         f"{study.root}: the model needs {MIN_COUNTS} process counts, {len(counts)} "
@@ -357,14 +365,30 @@ def ensure_replays(
             run_replay(study, n, settings, bar)
 
 
+def base_path(study: Study, given: Path | None) -> Path:
+    """Return the machine file of the study's runs: ``given``, or that in the study.
+
+    A study inside another one (at/, far/) was run where that one was. Raises P3SError, one line,
+    when there is none.
+    """
+    if given is not None:
+        return given
+    places = [study.root / NAME]
+    if study.root.absolute().parent.name in ("at", "far"):
+        places.append(study.root.absolute().parent.parent / NAME)
+    for path in places:
+        if path.exists():
+            return path
+    raise P3SError(
+        f"{study.root / NAME}: not there, so nothing says what the runs' own machine costs; on "
+        f"that machine run p3s machine measure -o {quoted(study.root / NAME)}, or name its file "
+        "with --base"
+    )
+
+
 def machine_file(study: Study) -> Path | None:
     """Return the machine file that belongs to a study, None where there is none."""
-    from p3s.pipeline.other_machine import base_path
-
-    try:
-        return base_path(study, None)
-    except P3SError:
-        return None
+    return known(lambda: base_path(study, None))
 
 
 def earlier_counts(study: Study, bar: Progress) -> list[int]:
@@ -427,3 +451,129 @@ def scaled_bytes(study: Study, n: int) -> int:
     rows = len(Evaluator(model_of(study), n).rows(some).rank)
     written = n if n <= MOST_RANKS else SPREAD * SPREAD_RUN
     return int(rows / len(some) * written * ROW_BYTES)
+
+
+# ---- parameters: laws of their values in family.json, studies derived from them ------------------
+def family_path(root: Path) -> Path:
+    """Return where the laws of the parameters are: family.json."""
+    return Path(root) / "family.json"
+
+
+def build_family(root: Path, say: Callable[[str], None] = lambda text: None) -> Family:
+    """Fit the laws of a study's parameters to the models of its settings; write family.json.
+
+    Every setting with at least three counts must have its model.json. Raises P3SError where
+    fewer than two settings have one.
+    """
+    from p3s.costs.parameters.fit import Traced, fit_family
+    from p3s.costs.parameters.laws import FAMILY
+    from p3s.signature.store import load_table
+
+    study = Study.open(Path(root))
+    settings = alike_in_threads(study)
+    able = [setting_name(s) for s, at in settings if len(at.signature_counts()) >= MIN_COUNTS]
+    if len(able) < MIN_SETTINGS:
+        raise P3SError(
+            f"{study.root}: laws of {', '.join(parameters(study))} need at least {MIN_SETTINGS} "
+            f"values with {MIN_COUNTS} process counts each, there is {', '.join(able) or 'none'}; "
+            f"add one: {another_value(study)}"
+        )
+    traced = []
+    for setting, at in settings:
+        model = model_of(at) if setting_name(setting) in able else None
+        tables = [load_table(at.root, n) for n in at.signature_counts()]
+        traced.append(Traced(setting, tables, model))
+    units = {one.model.work_unit for one in traced if one.model is not None}
+    if len(units) > 1:
+        raise P3SError(
+            f"{study.root}: work is in {' and in '.join(sorted(units))} at different "
+            "values of the parameters; trace all of them with one --work"
+        )
+    say(f"laws from {', '.join(able)}")
+    family = fit_family(parameters(study), traced)
+    write_json(family_path(study.root), FAMILY.data(family))
+    return family
+
+
+def load_family(root: Path) -> Family:
+    """Return family.json, checked; P3SError where there is none, or it is damaged."""
+    from p3s.costs.parameters.laws import FAMILY
+
+    path = family_path(root)
+    if not path.exists():
+        raise P3SError(f"{path}: not there; run p3s model {quoted(root)}")
+    return FAMILY.read(path)
+
+
+def instantiate(root: Path, setting: Setting) -> Path:
+    """Return the study at a setting: the traced one, or one derived from the laws (written anew).
+
+    The study's family.json must be there and the setting must name all its parameters.
+    """
+    from p3s.costs.parameters.fit import choose, derived
+    from p3s.model.stage import write
+    from p3s.pipeline.costing import build_compute
+
+    study = Study.open(Path(root))
+    at = value_study(study, setting)
+    if len(at.signature_counts()) >= MIN_COUNTS and at.model_path.exists():
+        return at.root
+    family = load_family(study.root)
+    try:
+        part = choose(family, setting)
+    except P3SError as err:
+        raise P3SError(f"{study.root}: {err}") from err
+    traced = {name: value_study(study, parse_setting(name)) for name in part.settings}
+    models = {name: model_of(at) for name, at in traced.items()}
+    times = {name: times_of(at) for name, at in traced.items()}
+    model, points = derived(family, part, models, times, setting)
+    made = Study.create(at.root, filled(study.command(), setting))
+    made.update(
+        derived=True,
+        parent="../..",
+        setting={name: value_text(value) for name, value in setting.items()},
+    )
+    write(made.model_path, model)
+    build_compute(made.root, points)
+    return made.root
+
+
+def times_of(study: Study) -> Sequence[Times]:
+    """Return the times of computation at all counts of a study that have some."""
+    from p3s.signature.times import load_times
+
+    return [t for n in study.signature_counts() if (t := load_times(study.root, n)) is not None]
+
+
+def of_one_value(study: Study) -> None:
+    """Raise P3SError for a study with parameters itself: its models are those of its values."""
+    names = parameters(study)
+    if names:
+        raise P3SError(
+            f"{study.root}: holds a study for every value of {', '.join(names)}; name a value "
+            f"with --param {names[0]}=VALUE, or one of its studies: "
+            + ", ".join(str(at.root) for _, at in settings_in(study)[:3])
+        )
+
+
+def refresh(study: Study, again: bool = False) -> bool:
+    """Make the model of a derived study again where it is older than its family.
+
+    Returns False for a study that has, or can have, a model of its own. Errors: P3SError, as of
+    :func:`of_one_value`.
+    """
+    of_one_value(study)
+    if study.manifest().get("teams") and not study.counts():
+        return True  # p3s.threads makes it again
+    found = parent_of(study)
+    if found is None or not study.manifest().get("derived") or len(study.counts()) >= MIN_COUNTS:
+        return False
+    root, setting = found
+    newer = family_path(root.root)
+    if (
+        again
+        or not study.model_path.exists()
+        or (newer.exists() and newer.stat().st_mtime_ns > study.model_path.stat().st_mtime_ns)
+    ):
+        instantiate(root.root, setting)
+    return True

@@ -181,7 +181,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "family",
         "family/family.json",
-        _by("p3s.pipeline.family:load_family", lambda path: (path.parent,)),
+        _by("p3s.pipeline.stages:load_family", lambda path: (path.parent,)),
     ),
     Reader("tree", "tree.json", _by("p3s.methods.baseline.trees.store:TREE.read")),
     Reader("baseline", "baseline.json", _by("p3s.methods.baseline.model:BASELINE.read")),

@@ -238,7 +238,7 @@ def _threads(root: Path) -> None:
 
 def _family(root: Path) -> None:
     """Laws of a parameter over two of its values, and a third that has one count only."""
-    from p3s.pipeline.family import build_family
+    from p3s.pipeline.stages import build_family
 
     study = Study.create(root / "family", ["mpiexec", "-n", "{np}", "./a", "{size}"])
     sizes = (101, 203, 301)

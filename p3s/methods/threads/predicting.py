@@ -42,9 +42,15 @@ from p3s.base.text import plural, processes, quoted
 from p3s.model.stage import load as load_model
 from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.commands import of_value
-from p3s.pipeline.other_machine import filled_bytes, write_same
 from p3s.pipeline.parameters import Laws, OverThreads, Wanted, node_of, plain_node
-from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_signatures, machine_file
+from p3s.pipeline.predicting import PredictArguments, filled_bytes, predicted, write_same
+from p3s.pipeline.stages import (
+    ensure_compute,
+    ensure_model,
+    ensure_signatures,
+    instantiate,
+    machine_file,
+)
 from p3s.predict.what_if.changes import MoreThreads
 from p3s.signature.beside import load_teams
 from p3s.signature.store import load_table
@@ -192,8 +198,6 @@ def _measured(root: Study, node: Node) -> Measured:
 
 def ensure_base(root: Study, file: ThreadFile, rest: str) -> Study:
     """Return the study at values of the input with the base's threads, derived where not traced."""
-    from p3s.pipeline.family import instantiate
-
     at = at_threads(root, rest, file.base)
     if not at.model_path.exists() or len(at.signature_counts()) < MIN_COUNTS:
         instantiate(root.root, parse_setting(at.root.name))
@@ -348,7 +352,6 @@ def surface(
     """
     from p3s.methods.threads.stage import Layout
     from p3s.methods.threads.text import doubts
-    from p3s.pipeline.predicting import PredictArguments, predicted
     from p3s.predict.surface import Column, surface_of
 
     node = wanted.node or node_of(at_threads(root, wanted.rest, base_of(root)), request)

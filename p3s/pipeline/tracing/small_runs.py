@@ -16,8 +16,7 @@ from p3s.costs.small_runs.walk import Reference, counts_upward, stop
 from p3s.model.holdout import build_model
 from p3s.model.stage import check_dims
 from p3s.pipeline.commands import Commands, counts_to_add, most_repeats
-from p3s.pipeline.costing import write_far
-from p3s.pipeline.other_inputs import (
+from p3s.pipeline.costing import (
     check_command,
     commit,
     name_for,
@@ -25,6 +24,7 @@ from p3s.pipeline.other_inputs import (
     runs_of,
     save,
     staged,
+    write_far,
 )
 from p3s.pipeline.records import keep_dims, known_of, model_of
 from p3s.pipeline.tracing.counts import Asked, Failure, Traced, reasons
