@@ -31,13 +31,12 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
         model = model_of(study)
         by_work, by_count = measured_range(load_compute(study.root))
         far = propose(model, wanted_n or default_target(model), by_work, by_count)
-    wanted = model.next
+    wanted, traces = model.next, traces_of(study)
     counts = [each.n for each in wanted]
-    words = commands.tracing(study, model, counts) if wanted else []
-    again = sorted(set(commands.units(study, model, counts)[0]) - set(counts)) if wanted else []
+    words = commands.tracing(traces, model, counts) if wanted else []
+    again = sorted(set(commands.units(traces, model, counts)[0]) - set(counts)) if wanted else []
     shows = far["phases"] and not far["unmatched"]
-    far["command"] = commands.far(study, far["counts"]) if shows else []
-    traces = traces_of(study)
+    far["command"] = commands.far(traces, far["counts"]) if shows else []
     far["arguments"], there = arguments(traces), elsewhere(traces)
     if json_:
         emit(

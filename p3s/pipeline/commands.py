@@ -20,7 +20,7 @@ from p3s.base.command_lines import (
 from p3s.base.errors import P3SError
 from p3s.base.extents import extents_at, extents_in, shape
 from p3s.base.host.cores import cores
-from p3s.base.records import work_of
+from p3s.base.records import Traces, work_of
 from p3s.base.settings import MIN_COUNTS, setting_name, settings_in, traces_of
 from p3s.base.study import Study
 from p3s.base.text import command_line
@@ -126,7 +126,8 @@ class Commands(Proposals):
         if len({*study.complete_counts(), *wanted}) < MIN_COUNTS:
             # Derived from other values of its parameters: refused with fewer than a model needs.
             wanted = sorted({*wanted, *self.traced()})
-        return shown(traces_of(study), tracing(study, self._model, wanted, repeats, work))
+        traces = traces_of(study)
+        return shown(traces, tracing(traces, self._model, wanted, repeats, work))
 
     @cached_property
     def _model(self) -> Model | None:
@@ -196,22 +197,22 @@ def counts_to_add(study: Study, needed: int) -> list[int]:
 
 # ---- tracing ------------------------------------------------------------------------------------
 def tracing(
-    study: Study, model: Model | None, counts: Sequence[int], repeats: int = 1, work: str = ""
+    traces: Traces, model: Model | None, counts: Sequence[int], repeats: int = 1, work: str = ""
 ) -> list[str]:
-    """Return the command that traces ``counts`` as the study's others were, as words.
+    """Return the command that traces ``counts`` as others were, as words.
 
     Where they would share cores and the study's work is wall time, all counts are traced again.
     """
-    every, how = (sorted(set(counts)), ["--work", work]) if work else units(study, model, counts)
-    repeats, traces = 1 if "--no-times" in how else repeats, traces_of(study)
+    every, how = (sorted(set(counts)), ["--work", work]) if work else units(traces, model, counts)
+    repeats = 1 if "--no-times" in how else repeats
     return [
         "p3s",
         "characterize",
         "-n",
         listed(every),
         *how,
-        *_options(study, repeats),
-        *_dims(study, model, every),
+        *_options(traces, repeats),
+        *_dims(traces, model, every),
         "-o",
         study_root(traces),
         "--",
@@ -219,12 +220,14 @@ def tracing(
     ]
 
 
-def units(study: Study, model: Model | None, counts: Sequence[int]) -> tuple[list[int], list[str]]:
+def units(
+    traces: Traces, model: Model | None, counts: Sequence[int]
+) -> tuple[list[int], list[str]]:
     """Return the counts to trace and the option that says how work is measured."""
-    runs = [run for run in study.runs() if run.info]
+    runs = [run for run in traces.runs if run.info]
     wanted = sorted(set(counts))
     if model is not None and model.work_unit == "instructions":
-        untimed = bool(runs) and not study.timed_runs()
+        untimed = bool(runs) and not traces.timed
         return wanted, ["--work", "instructions", *["--no-times"] * untimed]
     if list(work_of(runs)) == ["wall"]:
         if any(run.info.get("oversubscribed") for run in runs):
@@ -234,19 +237,19 @@ def units(study: Study, model: Model | None, counts: Sequence[int]) -> tuple[lis
     return wanted, []
 
 
-def most_repeats(study: Study) -> int:
-    """Return how many timed runs the study has at the count with most of them."""
-    runs = study.timed_runs() or study.runs()
+def most_repeats(traces: Traces) -> int:
+    """Return how many timed runs there are at the count with most of them."""
+    runs = traces.timed or traces.runs
     counts = [run.np for run in runs if run.status == "complete"]
     return max((counts.count(np) for np in set(counts)), default=1)
 
 
-def _options(study: Study, repeats: int) -> list[str]:
+def _options(traces: Traces, repeats: int) -> list[str]:
     """Return the other options that the study's latest runs were made with."""
-    infos = [run.info for run in [*study.runs(), *study.timed_runs()]]
+    infos = [run.info for run in (*traces.runs, *traces.timed)]
     limit = max((int(info.get("limit_bytes") or 0) for info in infos), default=0)
     counters: list[str] = next((info["counters"] for info in infos if info.get("counters")), [])
-    repeats = max(repeats, most_repeats(study))
+    repeats = max(repeats, most_repeats(traces))
     return [
         *(["-r", str(repeats)] if repeats > 1 else []),
         *(["--counters", ",".join(counters)] if counters else []),
@@ -255,11 +258,11 @@ def _options(study: Study, repeats: int) -> list[str]:
     ]
 
 
-def _dims(study: Study, model: Model | None, counts: Sequence[int]) -> list[str]:
+def _dims(traces: Traces, model: Model | None, counts: Sequence[int]) -> list[str]:
     """Return --dims for a program that gets its grid, where MPI_Dims_create deals another one."""
-    words = traces_of(study).launcher
+    words = traces.launcher
     grids = model.grid.dims if model is not None else {}
-    given = [(run.np, tuple(run.info["dims"])) for run in study.runs() if run.info.get("dims")]
+    given = [(run.np, tuple(run.info["dims"])) for run in traces.runs if run.info.get("dims")]
     if not extents_in(words) or any(grids.get(str(n)) != dims for n, dims in given):
         return []  # none is asked for, or in another order than the model has them
     proposed = model.next if model is not None else ()
@@ -275,16 +278,15 @@ def _timeout(infos: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["--timeout", f"{longest:g}"] if longest > TIMEOUT_S else []
 
 
-def far(study: Study, counts: Sequence[int]) -> list[str]:
+def far(traces: Traces, counts: Sequence[int]) -> list[str]:
     """Return the command that records a smaller workload, up to its program: without arguments.
 
     Those of the study make its own input, others are not known. Empty where the study's command
     has none: the input is in a file then, or in the program.
     """
-    traces = traces_of(study)
     if not arguments(traces):
         return []
-    infos = [run.info for run in [*study.runs(), *study.timed_runs()]]
+    infos = [run.info for run in (*traces.runs, *traces.timed)]
     return [
         "p3s",
         "characterize",

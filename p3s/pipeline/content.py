@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.base.artefacts import file_bytes, parse_json
 from p3s.base.errors import P3SError
-from p3s.base.ops import COLLECTIVE, SEND, kind_of
-from p3s.base.records import Traces, phases_path, read_replay, scaled_dir, signature_path
+from p3s.base.ops import COLLECTIVE, SEND
+from p3s.base.records import Traces, phases_path, read_replay, scaled_dir
 from p3s.base.tables import known_tables, numbers, read_table
 from p3s.base.text import visible
 from p3s.capture.callpath import stack
@@ -28,6 +27,7 @@ from p3s.predict.types import Prediction
 from p3s.program.scaled import scaled_head
 from p3s.signature.matrix import CommMatrix
 from p3s.signature.phase_file import Phases, load
+from p3s.signature.store import load_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,7 +125,7 @@ def _matrices(traces: Traces, largest: int) -> Iterator[tuple[int, bool, CommMat
 def matrix_of(traces: Traces, n: int) -> CommMatrix | str | None:
     """Return the matrix of a count: of its signature where there is one, else as scaled."""
     if n in traces.counts:
-        return traced_matrix(signature_path(traces.root, n), n)
+        return traced_matrix(traces.root, n)
     return scaled_matrix(scaled_dir(traces.root, n), n)
 
 
@@ -150,29 +150,16 @@ def _compute(root: Path, model: Model, counts: Sequence[int]) -> ComputeTable | 
 MAX_ROWS = 20_000_000
 
 
-def traced_matrix(path: Path, n: int) -> CommMatrix | str | None:
-    """Return the matrix of a signature at ``n``, None where its tables cannot be read."""
-    import pyarrow as pa
-
-    try:
-        head = parse_json(file_bytes(path))  # of any version
-        groups = [(group[1], group[3]) for group in head["groups"]]
-        wanted = dict.fromkeys(("rank", "group", "nbytes", "count"), int)
-        table = read_table(path.with_suffix(".parquet"), wanted, known_tables(head))
-        rank, group, nbytes, times = (
-            numbers(table.column(k)).astype(np.int64) for k in table.column_names
-        )
-        ops = [kind_of(str(op)) for op, _ in groups]
-        peers = np.array([peer for _, peer in groups], dtype=np.int64)[group]
-    except (OSError, P3SError, pa.ArrowException, ValueError, TypeError, IndexError, KeyError):
+def traced_matrix(root: Path, n: int) -> CommMatrix | None:
+    """Return the matrix of a study's signature at ``n``, None where it cannot be read."""
+    table = known(lambda: load_table(root, n))
+    if table is None:
         return None
-    sends = np.array([op == SEND for op in ops], dtype=bool)[group] & (peers >= 0) & (peers < n)
-    calls = np.array([op == COLLECTIVE for op in ops], dtype=bool)[group]
-    if not _in_range(rank, n):
-        return None
-    return _matrix(
-        n, [(rank[sends], peers[sends], times[sends], nbytes[sends])], int(times[calls].sum())
-    )
+    kinds = np.array([group.kind for group in table.groups])[table.group]
+    peers = np.array([group.peer for group in table.groups], dtype=np.int64)[table.group]
+    sends = (kinds == SEND) & (peers >= 0) & (peers < n)
+    rows = (table.rank[sends], peers[sends], table.count[sends], table.nbytes[sends])
+    return _matrix(n, [rows], int(table.count[kinds == COLLECTIVE].sum()))
 
 
 def scaled_matrix(folder: Path, n: int) -> CommMatrix | str | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from p3s.base.artefacts import is_stale
 from p3s.base.command_lines import shown
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.extensions import provided
@@ -37,8 +36,8 @@ from p3s.pipeline.stages import (
     build_family,
     ensure_model,
     ensure_signatures,
-    family_path,
     instantiate,
+    is_missing,
     load_family,
     machine_file,
 )
@@ -228,17 +227,12 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
 
     None for a study whose runs differ in their threads alone: these have laws of their own.
     """
-    inputs = []
     for setting, at in alike_in_threads(study):
-        counts = ensure_signatures(at, bar)
-        if len(counts) >= MIN_COUNTS:
+        if len(ensure_signatures(at, bar)) >= MIN_COUNTS:
             ensure_model(at, Named(bar, setting_name(setting)), again=again)
-            inputs.append(at.model_path)
-        else:
-            inputs += [at.signature_path(n) for n in counts]
     if parameters(study) == [THREADS]:
         return None
-    if again or is_stale(family_path(study.root), inputs):
+    if again or is_missing(study, "family"):
         bar.start("fitting the laws of the parameters")
         build_family(study.root, say=lambda text: bar.start(text))
         bar.done("laws of the parameters fitted")

@@ -59,9 +59,9 @@ from p3s.pipeline.stages import (
     ensure_replays,
     ensure_scaled,
     instantiate,
+    is_missing,
     machine_file,
     representative,
-    scaled_is_missing,
     stale_replays,
 )
 from p3s.predict.estimated import FROM_REPLAY
@@ -304,7 +304,7 @@ def scaled(root: Path, counts: Sequence[int], progress: Progress) -> Traces:
 def _scale(
     study: Study, counts: Sequence[int], progress: Progress, *, spread: bool = False
 ) -> None:
-    unwritten = [n for n in counts if scaled_is_missing(study, n)]
+    unwritten = [n for n in counts if is_missing(study, "scaled", n)]
     check_scaled_room(study, unwritten)
     progress.expect(len(unwritten) + len(counts))
     for n in unwritten:

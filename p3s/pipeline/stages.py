@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,6 @@ from p3s.pipeline.records import known, known_of, model_of
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
-    from p3s.base.study import RunRecord
     from p3s.costs.parameters.laws import Family
     from p3s.costs.types import ComputeModel
     from p3s.model.types import Model
@@ -44,12 +44,29 @@ if TYPE_CHECKING:
     from p3s.signature.times import Times
 
 
+@dataclass(frozen=True)
+class Stage:
+    """A file of a study: where it is, what it is made from, and of what age.
+
+    The functions take a study and a process count, 0 for what is of all counts. old: whether it is
+    out of date though it is newer than its inputs.
+    """
+
+    file: Callable[[Study, int], Path]
+    inputs: Callable[[Study, int], Iterable[Path]]
+    old: Callable[[Study, int], bool] = lambda study, n: False
+
+
+def is_missing(study: Study, stage: str, n: int = 0) -> bool:
+    """Tell whether a file of a study is not there, or out of date."""
+    found = STAGES[stage]
+    return is_stale(found.file(study, n), found.inputs(study, n)) or found.old(study, n)
+
+
 def ensure_signatures(study: Study, bar: Progress) -> list[int]:
     """Characterize every count whose signature is missing or older than its runs."""
     for np in study.counts():
-        runs = study.runs(np)
-        path = study.signature_path(np)
-        if is_stale(path, [run.path / "run.json" for run in runs]) or _is_old(path, runs):
+        if is_missing(study, "signature", np):
             from p3s.signature.signature import characterize
 
             bar.start(f"np={np}: characterizing")
@@ -86,7 +103,7 @@ def _ensure_times(study: Study, np: int, bar: Progress) -> None:
             make_times(traces_of(study), np)
 
 
-def compute_inputs(study: Study) -> list[Path]:
+def _of_compute(study: Study, _: int) -> list[Path]:
     """Return the files that the laws of computation time are made from."""
     inputs = [study.model_path, *(study.times_path(np) for np in study.signature_counts())]
     for other in study.others():
@@ -107,7 +124,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         return
     for other in study.others():
         ensure_signatures(other, bar)
-    if again or is_stale(study.compute_path, compute_inputs(study)):
+    if again or is_missing(study, "compute"):
         from p3s.costs.table import unknown_costs
         from p3s.pipeline.costing import build_compute, reference_of, write_far
         from p3s.signature.times import load_times, make_times
@@ -155,17 +172,16 @@ def _of_others(made: ComputeModel) -> str:
     return f" and from {', '.join(names)}" if names else ""
 
 
-def _is_old(path: Path, runs: Sequence[RunRecord]) -> bool:
+def _is_old(study: Study, np: int) -> bool:
     """Tell whether a signature was written by an older P3S, or from other runs than there are now.
 
-    ``runs``: those of its count; of the complete ones it can be made again.
+    Of the complete ones it can be made again.
     """
     from p3s.capture.reader import mark_of
 
-    complete = [run.path for run in runs if run.status == "complete"]
-
+    complete = [run.path for run in study.runs(np) if run.status == "complete"]
     try:
-        head = parse_json(file_bytes(path))
+        head = parse_json(file_bytes(study.signature_path(np)))
         version = head["schema_version"]
         if head["schema"] == SIGNATURE_SCHEMA and version < SIGNATURE_VERSION:
             return True
@@ -182,14 +198,8 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
     if refresh(study, again):  # a model derived from those of other values of a parameter
         return
     counts = ensure_signatures(study, bar)
-    rested = _rests_on(study.model_path, counts)
-    if (
-        again
-        or rested != counts
-        or is_stale(study.model_path, [study.signature_path(np) for np in counts])
-        or _knows_more(study)
-    ):
-        gone = sorted(set(rested) & set(study.gone_counts()))
+    if again or is_missing(study, "model"):
+        gone = sorted(set(_rests_on(study.model_path, counts)) & set(study.gone_counts()))
         if len(counts) < MIN_COUNTS:
             raise P3SError(too_few(study, counts))
         if gone:
@@ -259,10 +269,13 @@ def too_few(study: Study, counts: Sequence[int]) -> str:
     return text if without or not more else f"{text}; to add some, run {commands.trace(more)}"
 
 
-def _knows_more(study: Study) -> bool:
-    """Tell whether something else is known of the grid than when the model was fitted."""
+def _knows_more(study: Study, _: int) -> bool:
+    """Tell whether the model rests on other counts, or something else was known of the grid."""
     from p3s.model.stage import grid_changed, read
 
+    counts = study.signature_counts()
+    if _rests_on(study.model_path, counts) != counts:
+        return True
     try:
         return grid_changed(read(study.model_path), known_of(study))
     except (P3SError, KeyError):
@@ -294,12 +307,11 @@ def _repaired(
     return repaired
 
 
-def scaled_is_missing(study: Study, n: int) -> bool:
-    """Tell whether there is no scaled trace at ``n``, or one that is older than its laws."""
+def _of_scaled(study: Study, _: int) -> list[Path]:
+    """Return the files that scaled traces are made from."""
     from p3s.costs.files.places import inputs_of_study
 
-    inputs = [study.model_path, study.compute_path, *inputs_of_study(study.root)]
-    return is_stale(study.scaled_path(n), inputs)
+    return [study.model_path, study.compute_path, *inputs_of_study(study.root)]
 
 
 def write_scaled(study: Study, n: int, ranks: Sequence[int] | None) -> tuple[dict[str, Any], Path]:
@@ -318,7 +330,7 @@ def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) 
     from p3s.program.generate import write_scaled
     from p3s.program.types import MOST_RANKS
 
-    if scaled_is_missing(study, n) or (n > MOST_RANKS and not spread):
+    if is_missing(study, "scaled", n) or (n > MOST_RANKS and not spread):
         bar.start(f"n={n}: scaling")
         write_scaled(study.root, n, spread=spread)
         bar.done(f"n={n}: scaled trace written")
@@ -342,8 +354,7 @@ def run_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) ->
 
 def replay_is_missing(study: Study, n: int) -> bool:
     """Tell whether there is no replay at ``n``, or one that is not of the scaled trace."""
-    path = study.replay_path(n)
-    return n > 1 and (is_stale(path, [study.scaled_path(n)]) or is_old_replay(path))
+    return n > 1 and is_missing(study, "replay", n)
 
 
 def representative(study: Study, n: int) -> bool:
@@ -495,6 +506,14 @@ def build_family(root: Path, say: Callable[[str], None] = lambda text: None) -> 
     return family
 
 
+def _of_family(root: Study, _: int) -> Iterator[Path]:
+    """Yield the models that laws of parameters are made from, signatures where there are none."""
+    for _setting, at in alike_in_threads(root):
+        counts = at.signature_counts()
+        modelled = len(counts) >= MIN_COUNTS
+        yield from [at.model_path] if modelled else map(at.signature_path, counts)
+
+
 def load_family(root: Path) -> Family:
     """Return family.json, checked; P3SError where there is none, or it is damaged."""
     from p3s.costs.parameters.laws import FAMILY
@@ -577,3 +596,26 @@ def refresh(study: Study, again: bool = False) -> bool:
     ):
         instantiate(root.root, setting)
     return True
+
+
+#: All files of a study that are made of others.
+STAGES = {
+    "signature": Stage(
+        Study.signature_path,
+        lambda study, n: [run.path / "run.json" for run in study.runs(n)],
+        _is_old,
+    ),
+    "model": Stage(
+        lambda study, _: study.model_path,
+        lambda study, _: map(study.signature_path, study.signature_counts()),
+        _knows_more,
+    ),
+    "compute": Stage(lambda study, _: study.compute_path, _of_compute),
+    "scaled": Stage(Study.scaled_path, _of_scaled),
+    "replay": Stage(
+        Study.replay_path,
+        lambda study, n: [study.scaled_path(n)],
+        lambda study, n: is_old_replay(study.replay_path(n)),
+    ),
+    "family": Stage(lambda study, _: family_path(study.root), _of_family),
+}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
@@ -27,6 +26,7 @@ from p3s.pipeline.costing import (
     write_far,
 )
 from p3s.pipeline.records import keep_dims, known_of, model_of
+from p3s.pipeline.stages import is_missing
 from p3s.pipeline.tracing.counts import Asked, Failure, Traced, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature_runner.work_unit import in_unit_of
@@ -45,12 +45,6 @@ class SmallRuns:
     def workload(self) -> FarWorkload:
         """What these runs were matched to."""
         return next(one for one in self.matched.workloads if one.name == f"far/{self.name}")
-
-
-def has_model(study: Study) -> bool:
-    """Tell whether a study has a model of the runs that there are."""
-    counts = study.signature_counts()
-    return not is_stale(study.model_path, [study.signature_path(n) for n in counts])
 
 
 def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns:
@@ -79,7 +73,7 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
         recording = replace(recording, work="cpu")
     reference = _reference(study)
     wanted = list(counts) or _walk(study, reference, up_to)
-    repeats = request.repeats or most_repeats(study)
+    repeats = request.repeats or most_repeats(traces_of(study))
     name = name_for(study, words)
     bar.say(f"recording into {study.far_dir(name)}")
     bar.expect(len(wanted) * repeats)
@@ -91,7 +85,7 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
         if not done.counts:
             raise P3SError(f"--far: {reasons(done.failed)}; nothing was added to {study.root}")
         save(commit(study, name, new, [row.np for row in done.counts]), list(same.values()))
-    matched = write_far(study, reference, keep=has_model(study))
+    matched = write_far(study, reference, keep=not is_missing(study, "model"))
     return SmallRuns(study, name, done, matched)
 
 
@@ -106,7 +100,7 @@ def _reference(study: Study) -> Reference:
             f"{study.root}: holds no characterized run to compare a smaller workload "
             f"with; first run {Commands(study).trace(counts_to_add(study, 3))}"
         )
-    if has_model(study):
+    if not is_missing(study, "model"):
         return Reference(model_of(study), own)
     return Reference(build_model(own.tables, holdout=False, known=known_of(study).grid), own)
 

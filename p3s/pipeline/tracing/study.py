@@ -17,6 +17,7 @@ from p3s.base.study import Study
 from p3s.base.text import differing, one_line
 from p3s.model.evaluate import model_grid
 from p3s.model.stage import check_dims
+from p3s.pipeline.commands import Commands, counts_to_add
 from p3s.pipeline.records import keep_dims, known_of, model_of
 from p3s.pipeline.stages import MIN_COUNTS, ensure_model
 from p3s.pipeline.tracing.counts import (
@@ -142,8 +143,6 @@ def left_over(study: Study, done: Traced) -> str:
 
 def lacking(study: Study, done: Traced, *, part: bool = False) -> str:
     """Return why a study has too few counts after they were traced; "" where it has enough."""
-    from p3s.pipeline.commands import Commands, counts_to_add
-
     have = study.signature_counts()
     if len(have) >= MIN_COUNTS or (part and have):
         return ""
