@@ -18,7 +18,7 @@ from p3s.pipeline.tracing.counts import Asked
 from p3s.pipeline.tracing.study import check_counts
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
 from p3s.predict.estimates import Estimation
-from p3s.predict.estimators.settings import Setting
+from p3s.predict.estimators.settings import USUAL, Setting
 from p3s.replay.settings import ReplaySettings
 from p3s.signature_runner.traced_run import check_template, program_of
 
@@ -35,34 +35,24 @@ _PLACED = (AUTO, "machine", TYPICAL)
 class Request:
     """What the options ask for: ``estimator``, ``network`` ("": none named), how to replay.
 
-    ``topology``: file or short description of the network between nodes, "": none given.
-    ``placement``: file that says where the ranks of count ``placement_n`` are, on nodes of the
-    network that ``hosts`` names, in order, where it has no names itself. ``every_rank``: all ranks
-    are simulated, however many.
+    ``cluster``: of the full run, as far as options other than those of a replay say it.
     """
 
     estimator: str
     network: str
     no_replay: bool
     settings: ReplaySettings
-    topology: str = ""
-    placement: Path | None = None
-    placement_n: int = 0
-    hosts: tuple[str, ...] = ()
-    every_rank: bool = False
+    cluster: Setting = USUAL
 
     def setting(self, network: str = "") -> Setting:
         """Return the cluster and the library of the full run; ``network``: a typical cluster's."""
-        return Setting(
+        return replace(
+            self.cluster,
             collectives=self.settings.collectives,
             ranks_per_node=self.settings.cores_per_node,
             mapping=self.settings.mapping,
-            rank_file=self.placement or self.settings.rank_file,
-            rank_file_n=self.placement_n,
-            topology=self.topology,
+            rank_file=self.cluster.rank_file or self.settings.rank_file,
             network=network,
-            hosts=self.hosts,
-            every_rank=self.every_rank,
         )
 
 
@@ -84,15 +74,10 @@ def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Reque
     _check_placement(request, path, placed)
     # Other counts fill as many cores of a node as this one.
     each = request.settings.cores_per_node or int(placed.sizes.max())
-    settings = replace(request.settings, hosts=(), cores_per_node=each)
-    return replace(
-        request,
-        no_replay=True,
-        settings=settings,
-        placement=path,
-        placement_n=counts[0],
-        hosts=request.settings.hosts,
-    )
+    settings, hosts = request.settings, request.settings.hosts
+    cluster = replace(request.cluster, rank_file=path, rank_file_n=counts[0], hosts=hosts)
+    settings = replace(settings, hosts=(), cores_per_node=each)
+    return replace(request, no_replay=True, settings=settings, cluster=cluster)
 
 
 def _check_placement(request: Request, path: Path, placed: RankMap) -> None:
@@ -109,8 +94,8 @@ def _check_placement(request: Request, path: Path, placed: RankMap) -> None:
         raise P3SError(
             f"{path}: {full} ranks are on {where}, --cores-per-node is {room}; correct one of them"
         )
-    if request.topology:
-        fabric = read_fabric(request.topology, max(placed.nodes, len(hosts)))
+    if request.cluster.topology:
+        fabric = read_fabric(request.cluster.topology, max(placed.nodes, len(hosts)))
         named(fabric, hosts).numbers(placed.names)
 
 
@@ -122,10 +107,12 @@ def request_of(
     topology: str = "",
     *,
     placed: bool = False,
+    every_rank: bool = False,
 ) -> Request:
     """Return what options ask for; raises UsageError where they contradict each other.
 
-    ``placed``: ranks are placed (with_placement), hosts are those of the job.
+    ``placed``: ranks are placed (with_placement), hosts are those of the job. ``every_rank``: all
+    ranks are simulated, however many.
     """
     known = [AUTO, *ESTIMATORS]
     if estimator not in known:
@@ -155,7 +142,8 @@ def request_of(
             "between two nodes, or published ones"
         )
     # What a replay measures holds for where its nodes are.
-    return Request(estimator, network, no_replay or bool(topology), settings, topology)
+    cluster = Setting(topology=topology, every_rank=every_rank)
+    return Request(estimator, network, no_replay or bool(topology), settings, cluster)
 
 
 def basis_of(
@@ -180,7 +168,7 @@ def basis_of(
     if request.estimator != AUTO:
         return taken(request.estimator, replay=request.estimator in FROM_REPLAY)
     measured = machine is not None and between_hosts(machine)
-    if request.topology or request.placement is not None:
+    if request.cluster.topology or request.cluster.rank_file is not None:
         return taken("machine") if measured else taken(TYPICAL, usual())
     several = [n for n in asked if n > 1]  # one process has nobody to talk to
     if several and not request.no_replay and several_nodes(request.settings):
@@ -272,7 +260,8 @@ def check_request(
             f"-n {counts[-1]}: more than {MOST_PREDICTED:,} processes cannot be predicted: the "
             "places of all of them on the process grid would not fit into memory"
         )
-    listed = request.every_rank or request.topology or request.settings.rank_file
+    cluster = request.cluster
+    listed = cluster.every_rank or cluster.topology or request.settings.rank_file
     if counts[-1] > MOST_RANKS and listed:
         raise UsageError(
             f"-n {counts[-1]}: --every-rank, --topology and --placement FILE need the rows of all "
@@ -281,10 +270,10 @@ def check_request(
     rules_of(request.settings.collectives)
     if request.network and measured_file(request.network) is None:
         cluster_of(request.network)
-    if request.topology:
+    if cluster.topology:
         from p3s.machine.topology.read import check
 
-        check(request.topology)
+        check(cluster.topology)
     _check_machines(root, machine, base)
     _check_estimator(root, counts, request, machine)
     check_room(root, LEAST_FREE)

@@ -118,7 +118,7 @@ def filled(study: Study, request: Request, machine: Study | None = None) -> Requ
     machine: the study of the machine that is predicted for, where it is another one.
     """
     threads = threads_of(study)
-    if threads <= 1 or request.settings.cores_per_node or request.placement is not None:
+    if threads <= 1 or request.settings.cores_per_node or request.cluster.rank_file is not None:
         return request
     each = max(node_of(machine or study, request).slots // threads, 1)
     return replace(request, settings=replace(request.settings, cores_per_node=each))

@@ -176,7 +176,7 @@ class There:
 
 def _there(root: Path, n: int, nodes: Nodes, request: Request, search: Search) -> There:
     traces, how = message_costs(root, [n], request)
-    messages, topology = messages_of(traces, how), request.topology
+    messages, topology = messages_of(traces, how), request.cluster.topology
     where, fabric = where_of(n, nodes, messages.cores, topology)
     there = There(messages, where, fabric, bool(topology), told_of(how))
     if isinstance(search.model, LearnedCost):
