@@ -26,7 +26,7 @@ from p3s.base.progress import Progress
 from p3s.base.text import plural, processes
 from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.predicting import PredictArguments, predicted, predicted_weak, what_ifs_of
-from p3s.pipeline.records import Directory, model_record, opened
+from p3s.pipeline.records import Directory, model_record, opened, traced
 from p3s.pipeline.stages import (
     ensure_compute,
     ensure_model,
@@ -268,13 +268,13 @@ class Study:
         """Return who sends how much to whom with ``n`` processes."""
         from p3s.pipeline.content import matrix_of
 
-        traced = n in ensure_signatures(self._directory, self._progress)
-        if not traced:
+        known = n in ensure_signatures(self._directory, self._progress)
+        if not known:
             self.scale(n)
-        found = matrix_of(self._directory, n)
+        found = matrix_of(traced(self.path), n)
         if found is None or isinstance(found, str):
             raise P3SError(f"{self.path}: no matrix of {processes(n)}: {found or 'damaged'}")
-        return Matrix(n, traced, found)
+        return Matrix(n, known, found)
 
     def scale(self, n: int) -> ScaledTrace:
         """Return the trace of ``n`` processes, written where it is missing or out of date."""
@@ -380,7 +380,7 @@ class Study:
         """Return what an extension adds, such as ``place``, for this study."""
         for where in (each for one in extensions() for each in one.studies):
             if where.endswith(f":{name}"):
-                return partial(loaded(where), self._directory, self._progress)
+                return partial(loaded(where), self.path, self._progress)
         raise AttributeError(f"a study has no {name}")
 
     def _request(self, estimator: str, network: str, settings: ReplaySettings | None) -> Request:

@@ -112,12 +112,13 @@ class Extension:
     """What one method or format adds; words are ``module:name`` of an object of that protocol.
 
     ``sections``: p3s.report.sections.Section. ``schemas``: p3s.base.serialise.Published.
-    ``studies``: functions of a study's directory, its progress and more, which the Python API
-    offers as methods of a study, under their names. ``alternatives``: a command of the core, and a
-    function that is asked first: of parameters of the command, by their names, and typer options
-    of its own. It returns an exit code; None where the command is to go on.
+    ``studies``: functions of a study's directory (a path), its progress and more, which the Python
+    API offers as methods of a study, under their names. ``alternatives``: a command of the core,
+    and a function that is asked first: of parameters of the command, by their names, and typer
+    options of its own. It returns an exit code; None where the command is to go on.
     ``teams``: p3s.pipeline.parameters.OverThreads.
-    ``structures``: functions of a study that return a p3s.predict.estimates.Structure, or None.
+    ``structures``: functions of p3s.base.records.Traces that return a
+    p3s.predict.estimates.Structure, or None.
     """
 
     name: str

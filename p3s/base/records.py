@@ -78,9 +78,23 @@ class Traces:
     around: tuple[Traces, ...] = ()
     threads: int = 0
 
+    def of(self, np: int) -> list[RunRecord]:
+        """Return the runs of a process count whose times count: native ones where there are."""
+        return [run for run in self.timed if run.np == np] or [r for r in self.runs if r.np == np]
+
     def complete(self, np: int) -> list[RunRecord]:
         """Return the complete runs of a process count, by repeat."""
         return [run for run in self.runs if run.np == np and run.status == "complete"]
+
+    @property
+    def ran(self) -> list[int]:
+        """The process counts with a complete run that a model rests on."""
+        return sorted({run.np for run in self.runs if run.status == "complete"} - self.unused)
+
+    @property
+    def launcher(self) -> list[str]:
+        """The launcher command; what it looks like where no run says it."""
+        return list(self.command) or ["mpiexec", "-n", "{np}", "PROGRAM"]
 
     @property
     def counts(self) -> list[int]:

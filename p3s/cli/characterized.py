@@ -48,8 +48,8 @@ def traced(request: TraceRequest, json_: bool) -> int:
 
 def values(request: TraceRequest, params: list[str], json_: bool) -> int:
     """Trace every combination of counts and values, each value in a study inside the study."""
-    from p3s.base.command_lines import another_value
     from p3s.base.settings import MIN_COUNTS, MIN_SETTINGS, THREADS, parameters, settings_in
+    from p3s.pipeline.commands import another_value
     from p3s.pipeline.tracing.values import trace_values
 
     with progress(0) as bar:
@@ -86,9 +86,9 @@ def sampled(request: TraceRequest, enough: Enough, json_: bool) -> int:
     from p3s.pipeline.tracing.signature_runs import run_signature
 
     with progress(0) as bar:
-        study, results = run_signature(request, enough, bar)
+        root, results = run_signature(request, enough, bar)
     if json_:
-        emit("characterize", study=str(study.root), sampled=results)
+        emit("characterize", study=str(root), sampled=results)
     else:
         out("\n\n".join(map(text.sampled_text, results)))
     return 0

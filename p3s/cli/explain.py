@@ -20,16 +20,15 @@ def explain(
     """Show one phase: the values behind each rule, its rivals, and why it has its verdict."""
     from p3s.base.serialise import to_data
     from p3s.capture.sites import resolve_sites
-    from p3s.model.stage import load
     from p3s.model.text import phase_values
-    from p3s.pipeline.records import opened
+    from p3s.pipeline.records import model_of, opened
     from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import chosen, render
 
     study = opened(study_dir)
     with progress(2) as bar:
         ensure_model(study, bar)
-    model = load(study.root)
+    model = model_of(study)
     calls = chosen(model, phase, call, everything or json_)
     places, notes = resolve_sites(traces_of(study), model.sites, modules)
     if json_:

@@ -18,7 +18,8 @@ def gate(
     condition cannot be decided.
     """
     from p3s.base.serialise import to_data
-    from p3s.pipeline.saved import PredictionFile, as_of_now
+    from p3s.pipeline.records import as_of_now
+    from p3s.pipeline.saved import PredictionFile
     from p3s.predict.gate import check, parse
     from p3s.predict.types import named, untrusted
     from p3s.report.gates import as_json, gates_text

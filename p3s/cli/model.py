@@ -37,9 +37,8 @@ def model(
     """
     from p3s.cli import modelled as then
     from p3s.pipeline.parameters import at_value
-    from p3s.pipeline.records import has_parameters, opened
+    from p3s.pipeline.records import has_parameters, opened, stated
     from p3s.pipeline.stages import ensure_compute, ensure_model
-    from p3s.pipeline.statements import stated
 
     wanted = parse_counts(counts) if counts else []
     if param:

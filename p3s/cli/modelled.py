@@ -11,7 +11,7 @@ from p3s.cli.common import emit_json, header, out, say, say_reasons
 from p3s.cli.progress import progress
 from p3s.model.stage import read
 from p3s.pipeline.commands import Commands, count_to_predict
-from p3s.pipeline.records import costs_of, model_record, opened
+from p3s.pipeline.records import model_record, opened
 
 
 def instructions(root: Path, counts: Sequence[int], csv: bool) -> None:
@@ -27,12 +27,12 @@ def instructions(root: Path, counts: Sequence[int], csv: bool) -> None:
 def costs(root: Path, counts: Sequence[int], csv: bool, json_: bool) -> None:
     """Print the compute model as a page, as CSV or as it is."""
     from p3s.costs.table import compute_table
-    from p3s.costs.types import COMPUTE
+    from p3s.costs.types import COMPUTE, load
     from p3s.pipeline.stages import check_times
     from p3s.report import compute as page
 
     study = opened(root)
-    found = costs_of(study)
+    found = load(study.root)
     if found is None:
         check_times(study)
         raise P3SError(f"{study.root}: no times were taken of its runs; run p3s characterize again")
@@ -71,7 +71,7 @@ def equations(root: Path, how: str, everything: bool, modules: Sequence[Path]) -
     else:
         from p3s.report.equations import render
 
-        out(render(fitted, places, everything, record.take_back))
+        out(render(fitted, places, everything, record.program.take_back))
     for note in notes:
         say(f"note: {note}")
 
@@ -107,9 +107,9 @@ def verdict(root: Path) -> int:
 
 def family(study_dir: Path, json_: bool) -> int:
     """Fit the models of all values and the laws between them; print these."""
-    from p3s.base.command_lines import another_value
     from p3s.base.settings import has_threads
     from p3s.costs.parameters.laws import FAMILY
+    from p3s.pipeline.commands import another_value
     from p3s.pipeline.parameters import ensure_family, largest_values, over_threads
     from p3s.report.parameters import doubts, render
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from p3s.base.command_lines import arguments, elsewhere, shown
+from p3s.base.settings import traces_of
 from p3s.base.text import joined
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
@@ -18,9 +19,8 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
     from p3s.costs.small_runs.proposal import default_target, propose
     from p3s.costs.types import load as load_compute
     from p3s.costs.types import measured_range
-    from p3s.model.stage import load
     from p3s.pipeline import commands
-    from p3s.pipeline.records import opened
+    from p3s.pipeline.records import model_of, opened
     from p3s.pipeline.stages import ensure_model
 
     wanted_n = one_count(target, "give one count, the largest to be predicted")
@@ -28,16 +28,16 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
     with progress(2) as bar, bar.slow("looking for the counts that tell most"):
         ensure_model(study, bar)
         bar.start("looking for the counts that tell most")
-        model = load(study.root)
+        model = model_of(study)
         by_work, by_count = measured_range(load_compute(study.root))
         far = propose(model, wanted_n or default_target(model), by_work, by_count)
-    wanted = model.next
+    wanted, traces = model.next, traces_of(study)
     counts = [each.n for each in wanted]
-    words = commands.tracing(study, model, counts) if wanted else []
-    again = sorted(set(commands.units(study, model, counts)[0]) - set(counts)) if wanted else []
+    words = commands.tracing(traces, model, counts) if wanted else []
+    again = sorted(set(commands.units(traces, model, counts)[0]) - set(counts)) if wanted else []
     shows = far["phases"] and not far["unmatched"]
-    far["command"] = commands.far(study, far["counts"]) if shows else []
-    far["arguments"], there = arguments(study), elsewhere(study)
+    far["command"] = commands.far(traces, far["counts"]) if shows else []
+    far["arguments"], there = arguments(traces), elsewhere(traces)
     if json_:
         emit(
             "next",
@@ -52,14 +52,14 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
 
     larger = count_to_validate(study, [])
     validate = Commands(study).validate(larger) if larger else ""
-    out(render(model, shown(study, words), validate))
+    out(render(model, shown(traces, words), validate))
     if again:
         say(
             "note: with more processes than cores work is CPU time, and a study holds one unit: "
             f"{joined(again)} are traced again"
         )
     if wanted_n or far["phases"] or far["above"]:  # that none is needed is said when asked
-        line = shown(study, [*far["command"], ARGUMENTS]) if far["command"] else ""
+        line = shown(traces, [*far["command"], ARGUMENTS]) if far["command"] else ""
         out("\n" + render_far(far, str(model.work_unit), line))
     if wanted or far["command"]:
         say(f"then: p3s model {quoted(study.root)}")

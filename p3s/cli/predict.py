@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -61,12 +60,14 @@ def predict(
         demanded(at_least)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     placed = placement is not None
-    request = request_of(estimator, network, no_replay, settings, topology, placed=placed)
+    request = request_of(
+        estimator, network, no_replay, settings, topology, placed=placed, every_rank=every_rank
+    )
     words, usual = launcher_words(ctx), parse_asked(DEFAULT_FROM)
     first = parse_asked(traced, "--from") if traced else None
     arguments = PredictArguments(
         tuple(parse_counts(counts) if counts else ahead(study_dir, words, first or usual)),
-        replace(request, every_rank=every_rank),
+        request,
         machine=machine,
         base=base,
         knee=knee,

@@ -91,8 +91,7 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
 def _plain(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
     """Trace what is missing, predict one study, and say so."""
     from p3s.pipeline.predicting import predicted
-    from p3s.pipeline.records import known, model_record, opened
-    from p3s.pipeline.statements import keep_parsed
+    from p3s.pipeline.records import keep_parsed, known, model_record, opened
     from p3s.pipeline.tracing.study import trace_missing
     from p3s.predict.gate import answered
     from p3s.predict.types import PREDICTION

@@ -28,8 +28,8 @@ def report(
     Exit code 3 when the prediction is not to be trusted: the report says why.
     """
     from p3s.pipeline.commands import Commands, count_to_validate
-    from p3s.pipeline.records import opened
-    from p3s.pipeline.saved import PredictionFile, as_of_now
+    from p3s.pipeline.records import as_of_now, model_record, opened
+    from p3s.pipeline.saved import PredictionFile
 
     drawn = pictures_of(picture, plot, size)
     study = opened(study_dir)
@@ -44,7 +44,8 @@ def report(
     from p3s.report.sure import verdict_of
     from p3s.report.terminal import render
 
-    content = content_of(study, prediction.content, source=not no_source)
+    record = model_record(study, foreign=not no_source)
+    content = content_of(record, prediction.content, source=not no_source)
     parts = parts_of(content)
     page = output or study.report_path
     write_html(content, page, parts)

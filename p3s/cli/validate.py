@@ -10,11 +10,12 @@ import typer
 
 from p3s.base.command_lines import elsewhere
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.settings import traces_of
 from p3s.base.text import command_line, processes
 from p3s.cli.common import emit_json, launcher_words, out, quoted, say, say_reasons
 from p3s.cli.progress import progress
 from p3s.cli.values import one_count
-from p3s.pipeline.records import opened
+from p3s.pipeline.records import keep_dims, known_of, opened, outermost
 
 
 def validate(
@@ -36,10 +37,9 @@ def validate(
     The study's own command is run without a question only if you have made the study.
     """
 
-    from p3s.model.stage import check_dims, keep_dims, listed_extents
-    from p3s.pipeline.family import of_one_value
-    from p3s.pipeline.stages import too_few
-    from p3s.pipeline.statements import outermost, parse_dims
+    from p3s.model.stage import check_dims
+    from p3s.pipeline.stages import of_one_value, too_few
+    from p3s.pipeline.statements import parse_dims
     from p3s.pipeline.tracing.study import command_of, compared
     from p3s.report.validated import render
     from p3s.signature_runner.traced_run import Launch
@@ -52,15 +52,15 @@ def validate(
     if not run and not run_dir.is_dir():
         raise UsageError(f"--no-run: {study_dir} holds no earlier p3s validate at {processes(n)}")
     extents = parse_dims(dims, words)
-    check_dims(study, extents, [])
+    check_dims(known_of(study), extents, [])
     keep_dims(outermost(study), extents)
-    there = None if launcher_words(ctx) else elsewhere(study)
+    there = None if launcher_words(ctx) else elsewhere(traces_of(study))
     if run and not launcher_words(ctx):
         derived = bool(study.manifest().get("derived"))
         if not (derived or study.counts() or study.gone_counts()):
             raise P3SError(too_few(study, []))
         settle(study.root, words, there or Path.cwd(), trust)
-    launch = Launch(tuple(words), timeout, listed_extents(study), force=force)
+    launch = Launch(tuple(words), timeout, known_of(study).extents, force=force)
     with progress(2) as bar:
         result = compared(study, n, launch if run else None, there, bar)
     if json_:

@@ -70,15 +70,15 @@ def export(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write a trace, schedule, timeline or points for another tool; says what it leaves out."""
-    from p3s.base.study import Study
     from p3s.formats.exported import Options, check_free
     from p3s.formats.study import export as written
+    from p3s.pipeline.records import opened, traced
     from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
 
     if to not in WRITERS:
         raise UsageError(f"--to {to}: no format; known: {', '.join(WRITERS)}")
     writer = WRITERS[to]
-    study = Study.open(study_dir)
+    study = opened(study_dir)
     n = _count(count, writer)
     some = tuple(parse_ranks(ranks)) if ranks is not None else None
     if some is not None and not writer.of_ranks:
@@ -93,14 +93,14 @@ def export(
     goal = target or study.root / "export" / (name + suffix)
     check_free(goal, force)
     with progress(1) as bar:
-        traced = any(run.status == "complete" for run in study.runs(n)) and not simulated
-        if writer.content in ("scaled", "simulated") or (writer.content == "run" and not traced):
+        ran = bool(traced(study_dir).complete(n)) and not simulated
+        if writer.content in ("scaled", "simulated") or (writer.content == "run" and not ran):
             if study.signature_counts() or study.gone_counts():
                 ensure_model(study, bar)
                 ensure_compute(study, bar)
             ensure_scaled(study, n, bar)
         bar.start(f"writing {goal}")
-        done = written(study, writer, n, goal, options, bar.start)
+        done = written(traced(study_dir), writer, n, goal, options, bar.start)
     if json_:
         emit_json(done.to_json())
     else:

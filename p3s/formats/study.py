@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from p3s.base.errors import P3SError
 from p3s.base.extensions import Writer, load
-from p3s.base.settings import traces_of
-from p3s.base.study import Study
+from p3s.base.records import Traces, phases_path, scaled_dir
 from p3s.base.text import processes, quoted
 from p3s.formats.exported import Exported, Options, Say
 from p3s.formats.run import Run
@@ -46,22 +45,22 @@ class Points:
 
 
 def export(
-    study: Study, writer: Writer, n: int, target: Path, options: Options, say: Say
+    traces: Traces, writer: Writer, n: int, target: Path, options: Options, say: Say
 ) -> Exported:
     """Write what a study knows at ``n`` processes (0: at all counts) in a format; say what."""
     write = load(writer.function)
-    n = max(study.counts(), default=0) if writer.content == "points" else n
+    n = max(traces.ran, default=0) if writer.content == "points" else n
     done = Exported(writer.name, n, target, options)
     if writer.content == "points":
-        write(points_of(study, done), done)
+        write(points_of(traces, done), done)
     elif writer.content == "scaled":
-        write(scaled_of(study, n, options, say), done)
+        write(scaled_of(traces, n, options, say), done)
     else:
-        write(run_of(study, done, say, writer.content == "simulated"), done)
+        write(run_of(traces, done, say, writer.content == "simulated"), done)
     return done
 
 
-def run_of(study: Study, done: Exported, say: Say, only_simulated: bool = False) -> Run:
+def run_of(traces: Traces, done: Exported, say: Say, only_simulated: bool = False) -> Run:
     """Return the first complete run at a count, else the simulated one.
 
     Takes down what the latter lacks. Errors: P3SError where there is neither.
@@ -72,19 +71,21 @@ def run_of(study: Study, done: Exported, say: Say, only_simulated: bool = False)
     from p3s.capture.sites import resolve_sites
 
     n = done.n
-    traced = next((run for run in study.runs(n) if run.status == "complete"), None)
+    traced = next(iter(traces.complete(n)), None)
     if traced is None or done.options.simulated or only_simulated:
         from p3s.formats.simulated import simulated
         from p3s.model.stage import load as load_model
 
-        made = simulated(scaled_of(study, n, done.options, say), load_model(study.root), done, say)
+        made = simulated(
+            scaled_of(traces, n, done.options, say), load_model(traces.root), done, say
+        )
     else:
         say(f"{processes(n)}: {traced.path}")
         trace = read_run(traced.path)
         hosts = [read_header(traced.path / NAME.format(rank)).host for rank in range(trace.np)]
         made = Run(trace, {}, hosts, _program(traced.info))
     sites = {site.key: site.frames for site in made.trace.sites}
-    return replace(made, places=resolve_sites(traces_of(study), sites)[0])
+    return replace(made, places=resolve_sites(traces, sites)[0])
 
 
 def _program(info: Mapping[str, Any]) -> tuple[str, ...]:
@@ -100,18 +101,18 @@ def _program(info: Mapping[str, Any]) -> tuple[str, ...]:
     return (program,)
 
 
-def scaled_of(study: Study, n: int, options: Options, say: Say) -> Scaled:
+def scaled_of(traces: Traces, n: int, options: Options, say: Say) -> Scaled:
     """Return the scaled trace of ``n`` processes; collectives as the library's of the runs."""
     from p3s.predict.estimators.messages import library_for
     from p3s.predict.estimators.settings import Setting
     from p3s.program.scaled import read_order, read_scaled
 
-    where = study.scaled_dir(n)
-    library = library_for(traces_of(study), None, Setting(collectives=options.collectives))
+    where = scaled_dir(traces.root, n)
+    library = library_for(traces, None, Setting(collectives=options.collectives))
     order = read_order(where) if (where / "order.json").exists() else None
 
     def network() -> tuple[Network, list[str]]:
-        return _network(study.root / MACHINE, options.machine)
+        return _network(traces.root / MACHINE, options.machine)
 
     return Scaled(where, read_scaled(where), order, library, network, say)
 
@@ -135,30 +136,29 @@ def _network(usual: Path, named: Path | None) -> tuple[Network, list[str]]:
     raise P3SError(f"{path} has no costs of messages; run p3s machine measure -o {quoted(path)}")
 
 
-def points_of(study: Study, done: Exported) -> Points:
+def points_of(traces: Traces, done: Exported) -> Points:
     """Return all that was measured and predicted of a study; takes down what is missing."""
     from p3s.pipeline.saved import read_prediction
     from p3s.signature.phase_file import load as load_phases
 
-    phases = load_phases(study.phases_path) if study.phases_path.exists() else None
-    predicted = read_prediction(study.prediction_path) if study.prediction_path.exists() else None
+    found, made = phases_path(traces.root), traces.root / "prediction.json"
+    phases = load_phases(found) if found.exists() else None
+    predicted = read_prediction(made) if made.exists() else None
     if phases is None:
-        done.notes.append(f"no points of phases: {study.phases_path} is not there; run p3s phases")
+        done.notes.append(f"no points of phases: {found} is not there; run p3s phases")
     if predicted is None:
         done.notes.append("no predicted points: there is no prediction; run p3s predict")
-    return Points(study.root, list(_timed(study)), phases, predicted)
+    return Points(traces.root, list(_timed(traces)), phases, predicted)
 
 
-def _timed(study: Study) -> Iterator[Timed]:
+def _timed(traces: Traces) -> Iterator[Timed]:
     """Yield the run time of every run, and whether its ranks had cores of their own."""
     from p3s.capture import read_run
     from p3s.predict.residual import OFF_CORE_LIMIT, run_times
 
-    for n in study.counts():
-        records = [run for run in study.timed_runs(n) if run.status == "complete"] or [
-            run for run in study.runs(n) if run.status == "complete"
-        ]
-        for record in records:
+    for n in traces.ran:
+        native = [run for run in traces.timed if run.np == n and run.status == "complete"]
+        for record in native or traces.complete(n):
             run = read_run(record.path)
             if run.work_unit in TIMES:
                 times = run_times(run)

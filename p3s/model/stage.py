@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from p3s.base.artefacts import LastRead
+from p3s.base.artefacts import LastRead, read_json, write_json
 from p3s.base.errors import OtherVersion, P3SError, UsageError
-from p3s.base.extents import dims_balanced, extents_in, names_count, shape
-from p3s.base.study import Study, write_json
+from p3s.base.extents import extents_in, names_count, shape
 from p3s.capture.layout import MAX_RANKS
 from p3s.laws.expr import Expr
 from p3s.laws.expr import check as check_expr
@@ -22,6 +21,12 @@ from p3s.model.law_types import LoopRule, OrderedItem
 from p3s.model.order.patterns import check as check_patterns
 from p3s.model.partners import stencil
 from p3s.model.types import Item, Model, Phase, Slot
+
+if TYPE_CHECKING:
+    from p3s.signature.tables import PointTable
+
+#: The model's file in a study.
+NAME = "model.json"
 
 #: How far weights that were written with their digits may be from 1 together.
 _ROUNDING = 1e-6
@@ -146,63 +151,89 @@ _HEAD = ("schema", "schema_version")
 _WRONG = (P3SError, ValueError, TypeError, KeyError, IndexError)
 
 
-def build(study_dir: Path, holdout: bool = True) -> Model:
-    """Fit the model of a study from all its signatures and write model.json; return it."""
+@dataclass(frozen=True)
+class Known:
+    """What a study knows of its program beside signatures; by default nothing.
+
+    command: the launcher command. ran: process counts with a complete run; failed: those that the
+    program refused; without: those of ran that the user leaves out. trips: iterations of loops,
+    stated: the grid, both as the user says. traced_as: extents that runs were given, by count;
+    extents: those that the program gets as arguments, where they are listed. modelled: whether
+    there is a model.
+    """
+
+    command: Sequence[str] = ()
+    ran: Sequence[int] = ()
+    failed: Sequence[int] = ()
+    without: Sequence[int] = ()
+    trips: Mapping[str, int] = field(default_factory=dict)
+    stated: Statement = Statement()
+    traced_as: Mapping[int, Extents] = field(default_factory=dict)
+    extents: Mapping[int, Extents] = field(default_factory=dict)
+    modelled: bool = False
+
+    @property
+    def counts(self) -> list[int]:
+        """The process counts that the model rests on."""
+        return [n for n in self.ran if n not in self.without]
+
+    @property
+    def grid(self) -> Statement:
+        """All that is known of the process grid."""
+        ndims = len(extents_in(self.command))
+        given = of_arguments(ndims, self.extents) if ndims else Statement()
+        return self.stated.merged(given) if self.stated and given else self.stated or given
+
+
+def build(
+    tables: Sequence[PointTable],
+    known: Known,
+    captures: Mapping[int, Path],
+    source: Path,
+    holdout: bool = True,
+) -> Model:
+    """Return the model of signatures.
+
+    captures: a complete run of each count; source: the file that holds what the user states, as
+    errors name it. Raises Contradiction where the stated grid does not fit the traces.
+    """
     from p3s.model.holdout import build_model
     from p3s.model.order.unfold import with_chance
-    from p3s.signature.store import load_table
 
-    study = Study.open(Path(study_dir))
-    counts = study.signature_counts()
-    if len(counts) < 3:
+    if len(tables) < 3:
         raise P3SError(
-            f"model: {study_dir} holds signatures of {len(counts)} process counts, "
+            f"model: {source.parent} holds signatures of {len(tables)} process counts, "
             "three are needed (two to fit, one held out); run `p3s characterize` at "
             "more"
         )
-    known = known_grid(study)
+    typed = typed_numbers(known.command)
     try:
-        model = build_model(
-            [load_table(study.root, n) for n in counts],
-            holdout,
-            typed_numbers(study.command()),
-            study.failed_counts(),
-            study.manifest().get("trips", {}),
-            known,
-            study.manifest_path,
-        )
+        model = build_model(tables, holdout, typed, known.failed, known.trips, known.grid, source)
     except Contradiction as err:
         raise Contradiction(
-            f"{study.root}: the grid that is stated ({known.text()}) does not fit the traces: "
-            f"{err}; correct it with p3s model --grid, or take it back with --grid none"
+            f"{source.parent}: the grid that is stated ({known.grid.text()}) does not fit the "
+            f"traces: {err}; correct it with p3s model --grid, or take it back with --grid none"
         ) from err
-    model = replace(
-        as_of_now(study, with_chance(model, _complete(study))), without=tuple(study.left_out())
-    )
-    made_of = [study.signature_path(n) for n in counts]
-    write_json(study.model_path, as_file(model), made_of)
+    return replace(as_of_now(with_chance(model, captures), known), without=tuple(known.without))
+
+
+def write(path: Path, model: Model, made_of: Sequence[Path] = ()) -> None:
+    """Write a model, made of these files."""
+    write_json(path, as_file(model), made_of)
     with suppress(*_WRONG):  # else reading it says so
         check(model)
-        _last_read.keep(study.model_path, model)
-    return model
+        _last_read.keep(path, model)
 
 
-def _complete(study: Study) -> dict[int, Path]:
-    """Return the first complete run of each count."""
-    runs = [run for run in study.runs() if run.status == "complete"]
-    return {run.np: run.path for run in reversed(runs)}
-
-
-def as_of_now(study: Study, model: Model) -> Model:
-    """Return a model with what the study's runs, later ones too, tell of the counts it takes.
+def as_of_now(model: Model, known: Known) -> Model:
+    """Return a model with what all runs, later ones too, tell of the counts that it takes.
 
     A count that was refused since is proposed no more.
     """
     from p3s.model.grid.admissible import relearn
 
-    known = model.admissible
-    now = relearn(known, study.complete_counts(), study.failed_counts(), model.grid.cart)
-    if now == known:
+    now = relearn(model.admissible, known.ran, known.failed, model.grid.cart)
+    if now == model.admissible:
         return model
     from p3s.model.nextcount import next_counts
 
@@ -228,28 +259,27 @@ def typed_numbers(command: Sequence[str]) -> set[int]:
     }
 
 
-def grid_changed(study: Study, model: Model) -> bool:
+def grid_changed(model: Model, known: Known) -> bool:
     """Tell whether something else is known of the grid now than when the model was fitted."""
     then = model.grid.stated or (model.grid.dropped.said if model.grid.dropped else None)
-    return known_grid(study).to_json() != (then or Statement()).to_json()
+    return known.grid.to_json() != (then or Statement()).to_json()
 
 
-def load(study_dir: Path) -> Model:
-    """Return the study's model, its shape and its equations checked.
+def load(root: Path) -> Model:
+    """Return the model in a study's directory, its shape and its equations checked.
 
     Raises P3SError in one line for a model that is damaged or of another version.
     """
     from p3s.model.evaluate import generate
 
-    study = Study.open(Path(study_dir))
-    path = study.model_path
+    path = Path(root) / NAME
     model = read(path)
     try:
         generate(model, min(model.counts))  # a rule that cannot be evaluated fails here
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as err:
         why = " ".join(str(err).split())[:80] or type(err).__name__
         raise _damaged(path, why) from err
-    return as_of_now(study, model)
+    return model
 
 
 def read(path: Path) -> Model:
@@ -262,8 +292,6 @@ def read(path: Path) -> Model:
 
 def _read(path: Path) -> Model:
     from p3s.base.serialise import from_data
-    from p3s.base.study import read_json
-    from p3s.model.types import Model
 
     try:
         data = read_json(path, SCHEMA)
@@ -293,63 +321,12 @@ def _damaged(path: Path, why: str) -> P3SError:
     return P3SError(f"{path}: damaged or of another version ({why}); run `p3s model` again")
 
 
-# ---- what a study keeps of its grid --------------------------------------------------------------
-def stated_by_user(study: Study) -> Statement:
-    """Return what the user says of the grid, in the study or in the one around it."""
-    said = _kept(study, "grid", "at")
-    return replace(Statement.from_json(said), by_user=True) if said else Statement()
-
-
-def listed_extents(study: Study) -> dict[int, Extents]:
-    """Return the extents that its program gets as arguments, where they are listed by count.
-
-    Where runs had others than MPI_Dims_create's, these are as good as listed.
-    """
-    had = {run.np: tuple(map(int, run.info.get("dims", ()))) for run in study.runs()}
-    odd = {n: dims for n, dims in had.items() if dims and dims != dims_balanced(n, len(dims))}
-    return odd | {
-        int(n): tuple(map(int, dims)) for n, dims in _kept(study, "dims", "at", "far").items()
-    }
-
-
-def check_dims(study: Study | None, given: Mapping[int, Extents], counts: Sequence[int]) -> None:
+def check_dims(known: Known, given: Mapping[int, Extents], counts: Sequence[int]) -> None:
     """Refuse extents other than those with which a count was traced that is not run again."""
-    if study is None:
-        return
-    for run in study.runs():
-        was = tuple(run.info.get("dims", ()))
-        wanted = given.get(run.np, was)
-        if was and wanted != was and run.np not in counts:
+    for n, was in known.traced_as.items():
+        wanted = given.get(n, was)
+        if wanted != was and n not in counts:
             raise UsageError(
-                f"--dims {run.np}={shape(wanted)}: {run.np} processes were traced as "
-                f"{shape(was)}; add {run.np} to -n to trace them again"
+                f"--dims {n}={shape(wanted)}: {n} processes were traced as "
+                f"{shape(was)}; add {n} to -n to trace them again"
             )
-
-
-def keep_dims(study: Study, given: Mapping[int, Extents]) -> None:
-    """Add extents to those that the study lists."""
-    if given:
-        listed = {**listed_extents(study), **given}
-        study.update(dims={str(n): list(dims) for n, dims in sorted(listed.items())})
-
-
-def known_grid(study: Study) -> Statement:
-    """Return all that is known of the grid of a study's program beside its traces."""
-    said = stated_by_user(study)
-    try:
-        ndims = len(extents_in(study.command()))
-    except P3SError:  # put together from runs that do not say it
-        return said
-    given = of_arguments(ndims, listed_extents(study)) if ndims else Statement()
-    return said.merged(given) if said and given else said or given
-
-
-def _kept(study: Study, name: str, *around: str) -> dict[str, Any]:
-    """Return an entry of study.json, or of that of the study around it."""
-    try:
-        found = study.manifest().get(name)
-    except P3SError:
-        found = None
-    if not found and study.root.resolve().parent.name in around:
-        return _kept(Study(study.root.resolve().parent.parent), name)
-    return found if isinstance(found, dict) else {}

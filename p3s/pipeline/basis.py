@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import read_json
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.settings import traces_of
+from p3s.base.settings import MIN_COUNTS, traces_of
 from p3s.base.text import quoted
+from p3s.machine.cluster import DEFAULT, cluster_of, names
 from p3s.pipeline.commands import Commands
 from p3s.pipeline.records import existing, named, opened
-from p3s.pipeline.stages import MIN_COUNTS, check_room, too_few
+from p3s.pipeline.stages import base_path, check_room, too_few
 from p3s.pipeline.tracing.counts import Asked
 from p3s.pipeline.tracing.study import check_counts
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
-from p3s.predict.estimators.settings import Setting
+from p3s.predict.estimates import Estimation
+from p3s.predict.estimators.settings import USUAL, Setting
 from p3s.replay.settings import ReplaySettings
 from p3s.signature_runner.traced_run import check_template, program_of
 
@@ -34,37 +36,25 @@ _PLACED = (AUTO, "machine", TYPICAL)
 class Request:
     """What the options ask for: ``estimator``, ``network`` ("": none named), how to replay.
 
-    ``topology``: file or short description of the network between nodes, "": none given.
-    ``placement``: file that says where the ranks of count ``placement_n`` are, on nodes of the
-    network that ``hosts`` names, in order, where it has no names itself. ``every_rank``: all ranks
-    are simulated, however many.
+    ``cluster``: of the full run, as far as options other than those of a replay say it.
     """
 
     estimator: str
     network: str
     no_replay: bool
     settings: ReplaySettings
-    topology: str = ""
-    placement: Path | None = None
-    placement_n: int = 0
-    hosts: tuple[str, ...] = ()
-    every_rank: bool = False
+    cluster: Setting = USUAL
 
-
-def setting_of(request: Request, network: str = "") -> Setting:
-    """Return the cluster and the library of the full run; ``network``: a typical cluster's."""
-    settings = request.settings
-    return Setting(
-        collectives=settings.collectives,
-        ranks_per_node=settings.cores_per_node,
-        mapping=settings.mapping,
-        rank_file=request.placement or settings.rank_file,
-        rank_file_n=request.placement_n,
-        topology=request.topology,
-        network=network,
-        hosts=request.hosts,
-        every_rank=request.every_rank,
-    )
+    def setting(self, network: str = "") -> Setting:
+        """Return the cluster and the library of the full run; ``network``: a typical cluster's."""
+        return replace(
+            self.cluster,
+            collectives=self.settings.collectives,
+            ranks_per_node=self.settings.cores_per_node,
+            mapping=self.settings.mapping,
+            rank_file=self.cluster.rank_file or self.settings.rank_file,
+            network=network,
+        )
 
 
 def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Request:
@@ -85,15 +75,10 @@ def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Reque
     _check_placement(request, path, placed)
     # Other counts fill as many cores of a node as this one.
     each = request.settings.cores_per_node or int(placed.sizes.max())
-    settings = replace(request.settings, hosts=(), cores_per_node=each)
-    return replace(
-        request,
-        no_replay=True,
-        settings=settings,
-        placement=path,
-        placement_n=counts[0],
-        hosts=request.settings.hosts,
-    )
+    settings, hosts = request.settings, request.settings.hosts
+    cluster = replace(request.cluster, rank_file=path, rank_file_n=counts[0], hosts=hosts)
+    settings = replace(settings, hosts=(), cores_per_node=each)
+    return replace(request, no_replay=True, settings=settings, cluster=cluster)
 
 
 def _check_placement(request: Request, path: Path, placed: RankMap) -> None:
@@ -110,22 +95,9 @@ def _check_placement(request: Request, path: Path, placed: RankMap) -> None:
         raise P3SError(
             f"{path}: {full} ranks are on {where}, --cores-per-node is {room}; correct one of them"
         )
-    if request.topology:
-        fabric = read_fabric(request.topology, max(placed.nodes, len(hosts)))
+    if request.cluster.topology:
+        fabric = read_fabric(request.cluster.topology, max(placed.nodes, len(hosts)))
         named(fabric, hosts).numbers(placed.names)
-
-
-@dataclass(frozen=True)
-class Basis:
-    """What costs of messages are taken: ``estimator``; ``network``: of a typical cluster, "": none.
-
-    ``machine``: file of costs between two ranks; ``replay``: replays that are missing are made.
-    """
-
-    estimator: str
-    network: str = ""
-    machine: Path | None = None
-    replay: bool = False
 
 
 def request_of(
@@ -136,10 +108,12 @@ def request_of(
     topology: str = "",
     *,
     placed: bool = False,
+    every_rank: bool = False,
 ) -> Request:
     """Return what options ask for; raises UsageError where they contradict each other.
 
-    ``placed``: ranks are placed (with_placement), hosts are those of the job.
+    ``placed``: ranks are placed (with_placement), hosts are those of the job. ``every_rank``: all
+    ranks are simulated, however many.
     """
     known = [AUTO, *ESTIMATORS]
     if estimator not in known:
@@ -169,44 +143,42 @@ def request_of(
             "between two nodes, or published ones"
         )
     # What a replay measures holds for where its nodes are.
-    return Request(estimator, network, no_replay or bool(topology), settings, topology)
+    cluster = Setting(topology=topology, every_rank=every_rank)
+    return Request(estimator, network, no_replay or bool(topology), settings, cluster)
 
 
 def basis_of(
     request: Request, asked: Sequence[int], machine: Path | None, replayed: Callable[[int], bool]
-) -> Basis:
-    """Return what costs of messages are taken.
+) -> tuple[Estimation, bool]:
+    """Return what costs of messages are taken, and whether replays that are missing are made.
 
     ``machine``: the file of costs between two ranks, None without one. ``replayed``: whether there
     is a replay at a count that tells how fast the program is. What was measured on several nodes
     comes first, or what can be measured on them now; where there is neither, a typical cluster
     stands for it.
     """
+
+    def taken(estimator: str, network: str = "", replay: bool = False) -> tuple[Estimation, bool]:
+        return Estimation(estimator, machine, request.setting(network)), replay
+
     if request.network or request.estimator == TYPICAL:
-        file = measured_file(request.network)
-        if file is not None:
-            return Basis("machine", machine=file)
-        return Basis(TYPICAL, request.network or usual(), machine)
+        if (file := measured_file(request.network)) is not None:
+            machine = file
+            return taken("machine")
+        return taken(TYPICAL, request.network or DEFAULT)
     if request.estimator != AUTO:
-        return Basis(request.estimator, machine=machine, replay=request.estimator in FROM_REPLAY)
-    if request.topology or request.placement is not None:
-        measured = machine is not None and between_hosts(machine)
-        return Basis("machine" if measured else TYPICAL, "" if measured else usual(), machine)
+        return taken(request.estimator, replay=request.estimator in FROM_REPLAY)
+    measured = machine is not None and between_hosts(machine)
+    if request.cluster.topology or request.cluster.rank_file is not None:
+        return taken("machine") if measured else taken(TYPICAL, DEFAULT)
     several = [n for n in asked if n > 1]  # one process has nobody to talk to
     if several and not request.no_replay and several_nodes(request.settings):
-        return Basis(AUTO, machine=machine, replay=True)
-    if machine is not None and between_hosts(machine):
-        return Basis("machine" if request.no_replay else AUTO, machine=machine)
+        return taken(AUTO, replay=True)
+    if measured:
+        return taken("machine" if request.no_replay else AUTO)
     if not request.no_replay and several and all(map(replayed, several)):
-        return Basis(AUTO, machine=machine, replay=True)
-    return Basis(AUTO, usual(), machine)
-
-
-def usual() -> str:
-    """Return the name of the typical cluster that is taken where none is named."""
-    from p3s.machine.cluster import DEFAULT
-
-    return DEFAULT
+        return taken(AUTO, replay=True)
+    return taken(AUTO, DEFAULT)
 
 
 def measured_file(network: str) -> Path | None:
@@ -214,7 +186,6 @@ def measured_file(network: str) -> Path | None:
 
     Raises P3SError where its messages were measured inside of one host, or not at all.
     """
-    from p3s.machine.cluster import names
     from p3s.machine.machinefile import MACHINE_SCHEMA
 
     path = Path(network)
@@ -247,16 +218,15 @@ def several_nodes(settings: ReplaySettings) -> bool:
     return bool(settings.hosts or settings.launcher) or len(set(allocated_hosts())) > 1
 
 
-def told_of(basis: Basis) -> str:
-    """Return what is said of a basis before anything is simulated, "" if nothing."""
-    if not basis.network:
+def told_of(how: Estimation) -> str:
+    """Return what is said of costs of messages before anything is simulated, "" if nothing."""
+    name = how.setting.network
+    if not name:
         return ""
-    from p3s.machine.cluster import cluster_of
-
-    cluster = cluster_of(basis.network)
+    cluster = cluster_of(name)
     which = "typical " if cluster.typical else ""
     return (
-        f"network: a {which}{cluster.label} ({basis.network}); --network takes another one, "
+        f"network: a {which}{cluster.label} ({name}); --network takes another one, "
         "p3s machine list shows them"
     )
 
@@ -272,7 +242,7 @@ def check_request(
 
     ``machine``, ``base``: of the command line. A study need not be there yet.
     """
-    from p3s.machine.cluster import cluster_of
+    from p3s.machine.machinefile import Machine
     from p3s.program.collectives.choose import rules_of
     from p3s.program.types import MOST_PREDICTED, MOST_RANKS
 
@@ -281,35 +251,25 @@ def check_request(
             f"-n {counts[-1]}: more than {MOST_PREDICTED:,} processes cannot be predicted: the "
             "places of all of them on the process grid would not fit into memory"
         )
-    listed = request.every_rank or request.topology or request.settings.rank_file
+    cluster = request.cluster
+    listed = cluster.every_rank or cluster.topology or request.settings.rank_file
     if counts[-1] > MOST_RANKS and listed:
         raise UsageError(
             f"-n {counts[-1]}: --every-rank, --topology and --placement FILE need the rows of all "
             f"ranks, which {MOST_RANKS:,} processes have at most; leave them out"
         )
     rules_of(request.settings.collectives)
-    if request.network:
-        from p3s.pipeline.basis import measured_file
-
-        if measured_file(request.network) is None:
-            cluster_of(request.network)
-    if request.topology:
+    if request.network and measured_file(request.network) is None:
+        cluster_of(request.network)
+    if cluster.topology:
         from p3s.machine.topology.read import check
 
-        check(request.topology)
-    _check_machines(root, machine, base)
-    _check_estimator(root, counts, request, machine)
-    check_room(root, LEAST_FREE)
-
-
-def _check_machines(root: Path, machine: Path | None, base: Path | None) -> None:
-    """Raise P3SError where a machine file that is named is not there, or that of the runs."""
-    from p3s.machine.machinefile import Machine
-    from p3s.pipeline.other_machine import base_path
-
+        check(cluster.topology)
     if machine is not None:
         Machine.load(machine)
         Machine.load(base_path(named(root), base))
+    _check_estimator(root, counts, request, machine)
+    check_room(root, LEAST_FREE)
 
 
 def _check_estimator(

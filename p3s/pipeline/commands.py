@@ -9,12 +9,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.command_lines import arguments, launcher, listed, shown, study_root, without_arguments
+from p3s.base.command_lines import (
+    arguments,
+    elsewhere,
+    listed,
+    shown,
+    study_root,
+    without_arguments,
+)
 from p3s.base.errors import P3SError
 from p3s.base.extents import extents_at, extents_in, shape
 from p3s.base.host.cores import cores
-from p3s.base.records import work_of
-from p3s.base.settings import MIN_COUNTS
+from p3s.base.records import Traces, work_of
+from p3s.base.settings import MIN_COUNTS, setting_name, settings_in, traces_of
 from p3s.base.study import Study
 from p3s.base.text import command_line
 from p3s.predict.commands import Proposals
@@ -102,7 +109,7 @@ class Commands(Proposals):
             with suppress(P3SError, KeyError):
                 if self._model is not None:
                     found = propose(self._model, n, *measured_range(load(self._study.root)))
-                    self._inputs[n] = {**found, "arguments": arguments(self._study)}
+                    self._inputs[n] = {**found, "arguments": arguments(traces_of(self._study))}
         return self._inputs[n]
 
     def take_back(self, without: Sequence[int]) -> str:
@@ -119,7 +126,8 @@ class Commands(Proposals):
         if len({*study.complete_counts(), *wanted}) < MIN_COUNTS:
             # Derived from other values of its parameters: refused with fewer than a model needs.
             wanted = sorted({*wanted, *self.traced()})
-        return shown(study, tracing(study, self._model, wanted, repeats, work))
+        traces = traces_of(study)
+        return shown(traces, tracing(traces, self._model, wanted, repeats, work))
 
     @cached_property
     def _model(self) -> Model | None:
@@ -159,6 +167,12 @@ def count_to_predict(study: Study) -> int:
     return _TIMES * max(study.counts(), default=4)
 
 
+def to_predict(root: Path, *, there: bool = True) -> str:
+    """Return the command that predicts a study; there: raises P3SError where there is none."""
+    study = Study.open(root) if there else Study(root)
+    return Commands(study).predict(count_to_predict(study))
+
+
 def count_to_validate(study: Study, predicted: Sequence[int]) -> int | None:
     """Return the smallest predicted count that was not traced, else a larger one if any."""
     traced = study.complete_counts()
@@ -183,13 +197,13 @@ def counts_to_add(study: Study, needed: int) -> list[int]:
 
 # ---- tracing ------------------------------------------------------------------------------------
 def tracing(
-    study: Study, model: Model | None, counts: Sequence[int], repeats: int = 1, work: str = ""
+    traces: Traces, model: Model | None, counts: Sequence[int], repeats: int = 1, work: str = ""
 ) -> list[str]:
-    """Return the command that traces ``counts`` as the study's others were, as words.
+    """Return the command that traces ``counts`` as others were, as words.
 
     Where they would share cores and the study's work is wall time, all counts are traced again.
     """
-    every, how = (sorted(set(counts)), ["--work", work]) if work else units(study, model, counts)
+    every, how = (sorted(set(counts)), ["--work", work]) if work else units(traces, model, counts)
     repeats = 1 if "--no-times" in how else repeats
     return [
         "p3s",
@@ -197,21 +211,23 @@ def tracing(
         "-n",
         listed(every),
         *how,
-        *_options(study, repeats),
-        *_dims(study, model, every),
+        *_options(traces, repeats),
+        *_dims(traces, model, every),
         "-o",
-        study_root(study),
+        study_root(traces),
         "--",
-        *launcher(study),
+        *traces.launcher,
     ]
 
 
-def units(study: Study, model: Model | None, counts: Sequence[int]) -> tuple[list[int], list[str]]:
+def units(
+    traces: Traces, model: Model | None, counts: Sequence[int]
+) -> tuple[list[int], list[str]]:
     """Return the counts to trace and the option that says how work is measured."""
-    runs = [run for run in study.runs() if run.info]
+    runs = [run for run in traces.runs if run.info]
     wanted = sorted(set(counts))
     if model is not None and model.work_unit == "instructions":
-        untimed = bool(runs) and not study.timed_runs()
+        untimed = bool(runs) and not traces.timed
         return wanted, ["--work", "instructions", *["--no-times"] * untimed]
     if list(work_of(runs)) == ["wall"]:
         if any(run.info.get("oversubscribed") for run in runs):
@@ -221,19 +237,19 @@ def units(study: Study, model: Model | None, counts: Sequence[int]) -> tuple[lis
     return wanted, []
 
 
-def most_repeats(study: Study) -> int:
-    """Return how many timed runs the study has at the count with most of them."""
-    runs = study.timed_runs() or study.runs()
+def most_repeats(traces: Traces) -> int:
+    """Return how many timed runs there are at the count with most of them."""
+    runs = traces.timed or traces.runs
     counts = [run.np for run in runs if run.status == "complete"]
     return max((counts.count(np) for np in set(counts)), default=1)
 
 
-def _options(study: Study, repeats: int) -> list[str]:
+def _options(traces: Traces, repeats: int) -> list[str]:
     """Return the other options that the study's latest runs were made with."""
-    infos = [run.info for run in [*study.runs(), *study.timed_runs()]]
+    infos = [run.info for run in (*traces.runs, *traces.timed)]
     limit = max((int(info.get("limit_bytes") or 0) for info in infos), default=0)
     counters: list[str] = next((info["counters"] for info in infos if info.get("counters")), [])
-    repeats = max(repeats, most_repeats(study))
+    repeats = max(repeats, most_repeats(traces))
     return [
         *(["-r", str(repeats)] if repeats > 1 else []),
         *(["--counters", ",".join(counters)] if counters else []),
@@ -242,11 +258,11 @@ def _options(study: Study, repeats: int) -> list[str]:
     ]
 
 
-def _dims(study: Study, model: Model | None, counts: Sequence[int]) -> list[str]:
+def _dims(traces: Traces, model: Model | None, counts: Sequence[int]) -> list[str]:
     """Return --dims for a program that gets its grid, where MPI_Dims_create deals another one."""
-    words = launcher(study)
+    words = traces.launcher
     grids = model.grid.dims if model is not None else {}
-    given = [(run.np, tuple(run.info["dims"])) for run in study.runs() if run.info.get("dims")]
+    given = [(run.np, tuple(run.info["dims"])) for run in traces.runs if run.info.get("dims")]
     if not extents_in(words) or any(grids.get(str(n)) != dims for n, dims in given):
         return []  # none is asked for, or in another order than the model has them
     proposed = model.next if model is not None else ()
@@ -262,15 +278,15 @@ def _timeout(infos: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["--timeout", f"{longest:g}"] if longest > TIMEOUT_S else []
 
 
-def far(study: Study, counts: Sequence[int]) -> list[str]:
+def far(traces: Traces, counts: Sequence[int]) -> list[str]:
     """Return the command that records a smaller workload, up to its program: without arguments.
 
     Those of the study make its own input, others are not known. Empty where the study's command
     has none: the input is in a file then, or in the program.
     """
-    if not arguments(study):
+    if not arguments(traces):
         return []
-    infos = [run.info for run in [*study.runs(), *study.timed_runs()]]
+    infos = [run.info for run in (*traces.runs, *traces.timed)]
     return [
         "p3s",
         "characterize",
@@ -279,7 +295,34 @@ def far(study: Study, counts: Sequence[int]) -> list[str]:
         listed(counts),
         *_timeout(infos),
         "-o",
-        study_root(study),
+        study_root(traces),
         "--",
-        *without_arguments(launcher(study)),
+        *without_arguments(traces.launcher),
     ]
+
+
+def another_value(study: Study) -> str:
+    """Return the command that traces another value of a study's parameters, as a line.
+
+    A value with too few counts comes first; else one that is twice the largest.
+    """
+    found = settings_in(study)
+    counts = sorted({n for _, at in found for n in at.complete_counts()}) or [2]
+    while len(counts) < MIN_COUNTS:
+        counts.append(2 * counts[-1])
+    few = [s for s, at in found if len(at.signature_counts()) < MIN_COUNTS]
+    largest = {name: 2 * max(s[name] for s, _ in found) for name in found[0][0]} if found else {}
+    return of_value(study, listed(counts), setting_name(few[0] if few else largest))
+
+
+def of_value(study: Study, counts: str, values: str, *options: str) -> str:
+    """Return the command that traces a value of a study's parameters, as a line.
+
+    options: further ones of p3s characterize.
+    """
+    found, whole = settings_in(study), traces_of(study)
+    ran = traces_of(found[-1][1]) if found else whole
+    root = study.root if elsewhere(ran) is None else study.root.resolve()
+    values_of = [word for each in values.split(",") if each for word in ("--param", each)]
+    words = ["p3s", "characterize", "-n", counts, *options, *values_of]
+    return shown(ran, [*words, "-o", str(root), "--", *whole.launcher])

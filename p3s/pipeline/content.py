@@ -10,25 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.base.artefacts import file_bytes, parse_json
 from p3s.base.errors import P3SError
-from p3s.base.ops import COLLECTIVE, SEND, kind_of
-from p3s.base.settings import traces_of
-from p3s.base.study import RunRecord, Study
+from p3s.base.ops import COLLECTIVE, SEND
+from p3s.base.records import Traces, phases_path, read_replay, scaled_dir
 from p3s.base.tables import known_tables, numbers, read_table
 from p3s.base.text import visible
-from p3s.base.trust import is_made_here
 from p3s.capture.callpath import stack
 from p3s.capture.quoted import Quoted, Sources
 from p3s.capture.sites import resolve_sites, traced_ns
 from p3s.costs.types import ComputeModel
+from p3s.costs.types import load as load_compute
 from p3s.model.types import Model
 from p3s.model.work.scic import InstructionTable, instruction_table, larger_counts
-from p3s.pipeline.records import Places, costs_of, known, model_record
+from p3s.pipeline.records import ModelRecord, Places, Program, known
 from p3s.predict.types import Prediction
 from p3s.program.scaled import scaled_head
 from p3s.signature.matrix import CommMatrix
 from p3s.signature.phase_file import Phases, load
+from p3s.signature.store import load_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,25 +46,6 @@ class ComputeTable:
 
     model: ComputeModel
     rows: Sequence[Row]
-
-
-@dataclass(frozen=True)
-class Program:
-    """The program of a study and its runs: what is said of where a report comes from.
-
-    name: of the study's directory; root: as it was named; created: when the study was made, ""
-    where it does not say. complete, left_out: process counts that were traced, and those of them
-    that the model leaves out; take_back: the command that takes these back.
-    """
-
-    name: str
-    root: str
-    command: Sequence[str]
-    created: str
-    runs: Sequence[RunRecord]
-    complete: Sequence[int]
-    left_out: Sequence[int]
-    take_back: str
 
 
 @dataclass(frozen=True)
@@ -93,70 +73,60 @@ class StudyContent:
     compute: ComputeTable | None
 
 
-def content_of(study: Study, prediction: Prediction, *, source: bool = True) -> StudyContent:
+def content_of(record: ModelRecord, prediction: Prediction, *, source: bool = True) -> StudyContent:
     """Return what a report of this prediction shows; ``source``: lines of the program's source."""
-    record = model_record(study)
-    model = record.model
-    phases = known(lambda: load(study.phases_path))
-    traced = {} if phases is None else phases.sites
-    places, _ = resolve_sites(traces_of(study), {**traced, **model.sites})
+    model, traces, foreign = record.model, record.traces, source and record.foreign
+    phases = known(lambda: load(phases_path(traces.root)))
+    sites = {} if phases is None else phases.sites
+    places, _ = resolve_sites(traces, {**sites, **model.sites})
     largest, counts = prediction.last.n, [row.n for row in prediction.counts]
-    foreign = source and not is_made_here(study)
     return StudyContent(
-        _program(study, record.take_back),
+        record.program,
         model,
         prediction,
         phases,
         places,
-        _quotes(study, model, places, foreign) if source else {},
+        _quotes(traces, model, places, foreign) if source else {},
         foreign,
         # The prediction rests on none that cannot be read.
-        {n: replay for n in counts if (replay := known(partial(study.replay, n))) is not None},
-        _unknown(study, largest),
-        list(_matrices(study, largest)),
+        {
+            n: replay
+            for n in counts
+            if (replay := known(partial(read_replay, traces.root, n))) is not None
+        },
+        _unknown(scaled_dir(traces.root, largest)),
+        list(_matrices(traces, largest)),
         _instructions(model),
-        _compute(study, model, counts),
+        _compute(traces.root, model, counts),
     )
 
 
-def _program(study: Study, take_back: str) -> Program:
-    return Program(
-        study.root.resolve().name,
-        str(study.root),
-        study.command(),
-        str(study.manifest().get("created", "?")),
-        study.runs(),
-        study.complete_counts(),
-        study.left_out(),
-        take_back,
-    )
-
-
-def _quotes(study: Study, model: Model, places: Places, foreign: bool) -> dict[str, Quoted]:
+def _quotes(traces: Traces, model: Model, places: Places, foreign: bool) -> dict[str, Quoted]:
     """Return the innermost line of source of each site that can be read."""
-    sources = Sources(traced_ns(traces_of(study)), study.root if foreign else None)
+    sources = Sources(traced_ns(traces), traces.root if foreign else None)
     lines = {site: sources.quoted(stack(frames, places)) for site, frames in model.sites.items()}
     return {site: line for site, line in lines.items() if line is not None}
 
 
-def _unknown(study: Study, n: int) -> Sequence[Any]:
-    found = scaled_head(study.scaled_dir(n)).get("unknown") if study.scaled_path(n).exists() else ()
+def _unknown(folder: Path) -> Sequence[Any]:
+    there = (folder / "scaled.json").exists()
+    found = scaled_head(folder).get("unknown") if there else ()
     return found if isinstance(found, list) else ()
 
 
-def _matrices(study: Study, largest: int) -> Iterator[tuple[int, bool, CommMatrix | str]]:
+def _matrices(traces: Traces, largest: int) -> Iterator[tuple[int, bool, CommMatrix | str]]:
     """Yield the matrices of the largest traced count and of ``largest``, those that can be had."""
-    traced = study.signature_counts()
+    traced = traces.counts
     for n in [*traced[-1:], *({largest} - {*traced})]:
-        if (found := matrix_of(study, n)) is not None:
+        if (found := matrix_of(traces, n)) is not None:
             yield n, n in traced, found
 
 
-def matrix_of(study: Study, n: int) -> CommMatrix | str | None:
+def matrix_of(traces: Traces, n: int) -> CommMatrix | str | None:
     """Return the matrix of a count: of its signature where there is one, else as scaled."""
-    if n in study.signature_counts():
-        return traced_matrix(study.signature_path(n), n)
-    return scaled_matrix(study.scaled_dir(n), n)
+    if n in traces.counts:
+        return traced_matrix(traces.root, n)
+    return scaled_matrix(scaled_dir(traces.root, n), n)
 
 
 def _instructions(model: Model) -> InstructionTable | None:
@@ -165,11 +135,11 @@ def _instructions(model: Model) -> InstructionTable | None:
     return known(lambda: instruction_table(model, larger_counts(model)))
 
 
-def _compute(study: Study, model: Model, counts: Sequence[int]) -> ComputeTable | None:
+def _compute(root: Path, model: Model, counts: Sequence[int]) -> ComputeTable | None:
     """Return the times of computation at the counts of a prediction; None without times."""
     from p3s.costs.table import compute_table
 
-    found = known(lambda: costs_of(study))
+    found = known(lambda: load_compute(root))
     if found is None:
         return None
     asked = [n for n in counts if n not in model.counts]
@@ -180,29 +150,16 @@ def _compute(study: Study, model: Model, counts: Sequence[int]) -> ComputeTable 
 MAX_ROWS = 20_000_000
 
 
-def traced_matrix(path: Path, n: int) -> CommMatrix | str | None:
-    """Return the matrix of a signature at ``n``, None where its tables cannot be read."""
-    import pyarrow as pa
-
-    try:
-        head = parse_json(file_bytes(path))  # of any version
-        groups = [(group[1], group[3]) for group in head["groups"]]
-        wanted = dict.fromkeys(("rank", "group", "nbytes", "count"), int)
-        table = read_table(path.with_suffix(".parquet"), wanted, known_tables(head))
-        rank, group, nbytes, times = (
-            numbers(table.column(k)).astype(np.int64) for k in table.column_names
-        )
-        ops = [kind_of(str(op)) for op, _ in groups]
-        peers = np.array([peer for _, peer in groups], dtype=np.int64)[group]
-    except (OSError, P3SError, pa.ArrowException, ValueError, TypeError, IndexError, KeyError):
+def traced_matrix(root: Path, n: int) -> CommMatrix | None:
+    """Return the matrix of a study's signature at ``n``, None where it cannot be read."""
+    table = known(lambda: load_table(root, n))
+    if table is None:
         return None
-    sends = np.array([op == SEND for op in ops], dtype=bool)[group] & (peers >= 0) & (peers < n)
-    calls = np.array([op == COLLECTIVE for op in ops], dtype=bool)[group]
-    if not _in_range(rank, n):
-        return None
-    return _matrix(
-        n, [(rank[sends], peers[sends], times[sends], nbytes[sends])], int(times[calls].sum())
-    )
+    kinds = np.array([group.kind for group in table.groups])[table.group]
+    peers = np.array([group.peer for group in table.groups], dtype=np.int64)[table.group]
+    sends = (kinds == SEND) & (peers >= 0) & (peers < n)
+    rows = (table.rank[sends], peers[sends], table.count[sends], table.nbytes[sends])
+    return _matrix(n, [rows], int(table.count[kinds == COLLECTIVE].sum()))
 
 
 def scaled_matrix(folder: Path, n: int) -> CommMatrix | str | None:

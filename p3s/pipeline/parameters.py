@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from p3s.base.artefacts import is_stale
-from p3s.base.command_lines import launcher, shown
+from p3s.base.command_lines import shown
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.extensions import provided
 from p3s.base.host.cores import cores
@@ -25,14 +24,24 @@ from p3s.base.settings import (
     settings_in,
     threads_in,
     threads_of,
+    traces_of,
     without_threads,
 )
 from p3s.base.study import Study
 from p3s.base.text import plural, quoted
 from p3s.costs.parameters.laws import Family
+from p3s.machine.cluster import cluster_of
 from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of
-from p3s.pipeline.stages import ensure_model, ensure_signatures, machine_file
+from p3s.pipeline.stages import (
+    build_family,
+    ensure_model,
+    ensure_signatures,
+    instantiate,
+    is_missing,
+    load_family,
+    machine_file,
+)
 from p3s.predict.surface import Surface
 from p3s.predict.types import Reason
 from p3s.predict.what_if.changes import MoreThreads
@@ -90,15 +99,14 @@ def plain_node(cores: int, source: str = "") -> Node:
 
 def node_of(study: Study, request: Request) -> Node:
     """Return the node of a run: as measured, or with the cores of the typical cluster's."""
-    from p3s.machine.cluster import cluster_of
     from p3s.machine.machinefile import Machine
 
     if request.settings.cores_per_node:
         return plain_node(request.settings.cores_per_node)
     file = machine_file(study)
-    basis = basis_of(request, [1], file, lambda _: False)
-    if basis.network:
-        return plain_node(cluster_of(basis.network).cores_per_node, basis.network)
+    how, _ = basis_of(request, [1], file, lambda _: False)
+    if name := how.setting.network:
+        return plain_node(cluster_of(name).cores_per_node, name)
     known = Machine.load(file).facts.cores if file is not None else None
     return plain_node(known if isinstance(known, int) and known > 0 else cores())
 
@@ -110,7 +118,7 @@ def filled(study: Study, request: Request, machine: Study | None = None) -> Requ
     machine: the study of the machine that is predicted for, where it is another one.
     """
     threads = threads_of(study)
-    if threads <= 1 or request.settings.cores_per_node or request.placement is not None:
+    if threads <= 1 or request.settings.cores_per_node or request.cluster.rank_file is not None:
         return request
     each = max(node_of(machine or study, request).slots // threads, 1)
     return replace(request, settings=replace(request.settings, cores_per_node=each))
@@ -160,8 +168,9 @@ def with_threads(root: Path) -> Study:
     study = Study.open(root)
     if not has_threads(study):
         words = ["p3s", "characterize", "-n", "2,4,8", "--threads", "1,2,4", "-o"]
-        words += [str(study.root.with_name(f"{study.root.name}-threads")), "--", *launcher(study)]
-        raise P3SError(f"{root}: was not traced with threads; trace it so: {shown(study, words)}")
+        traces = traces_of(study)
+        words += [str(study.root.with_name(f"{study.root.name}-threads")), "--", *traces.launcher]
+        raise P3SError(f"{root}: was not traced with threads; trace it so: {shown(traces, words)}")
     if not threads_in(study):
         raise P3SError(f"{root}: holds no runs yet; run p3s characterize --threads first")
     return study
@@ -218,19 +227,12 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
 
     None for a study whose runs differ in their threads alone: these have laws of their own.
     """
-    from p3s.pipeline.family import build_family, family_path, load_family
-
-    inputs = []
     for setting, at in alike_in_threads(study):
-        counts = ensure_signatures(at, bar)
-        if len(counts) >= MIN_COUNTS:
+        if len(ensure_signatures(at, bar)) >= MIN_COUNTS:
             ensure_model(at, Named(bar, setting_name(setting)), again=again)
-            inputs.append(at.model_path)
-        else:
-            inputs += [at.signature_path(n) for n in counts]
     if parameters(study) == [THREADS]:
         return None
-    if again or is_stale(family_path(study.root), inputs):
+    if again or is_missing(study, "family"):
         bar.start("fitting the laws of the parameters")
         build_family(study.root, say=lambda text: bar.start(text))
         bar.done("laws of the parameters fitted")
@@ -249,8 +251,6 @@ def largest_values(study: Study) -> tuple[Study, list[str]]:
 
 def at_value(study_dir: Path, params: Sequence[str], bar: Progress) -> Path:
     """Return the study at one value of every parameter, derived if it was not traced."""
-    from p3s.pipeline.family import instantiate
-
     study = with_parameters(study_dir)
     setting = one_setting(params, parameters(study))
     ensure_family(study, bar)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from p3s.base.artefacts import as_json, reason, write_bytes
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
+from p3s.base.records import Traces
+from p3s.base.serialise import to_data
 from p3s.base.settings import (
     counts_behind,
     one_setting,
@@ -22,12 +26,17 @@ from p3s.base.settings import (
 )
 from p3s.base.staging import alone
 from p3s.base.study import Study, write_json
-from p3s.base.text import processes
+from p3s.base.text import processes, quoted
+from p3s.costs.transfer import move
+from p3s.costs.types import COMPUTE, Moved
+from p3s.costs.types import load as load_compute
+from p3s.costs.types import read as read_compute
 from p3s.machine.filesystem import NAME as FILES
 from p3s.machine.filesystem import FileSystem
+from p3s.machine.machinefile import MACHINE, NAME, Machine
 from p3s.machine.topology.inside import Node
-from p3s.pipeline.basis import Request, basis_of, setting_of, told_of
-from p3s.pipeline.commands import Commands
+from p3s.pipeline.basis import Request, basis_of, told_of
+from p3s.pipeline.commands import Commands, of_traces
 from p3s.pipeline.parameters import (
     Named,
     Wanted,
@@ -38,22 +47,25 @@ from p3s.pipeline.parameters import (
     with_threads,
 )
 from p3s.pipeline.prediction import Weak, predict
-from p3s.pipeline.records import known, structure_of
+from p3s.pipeline.records import known, opened, structure_of
 from p3s.pipeline.stages import (
+    base_path,
     check_scaled_room,
     check_times,
     doubted,
     earlier_counts,
     ensure_compute,
     ensure_model,
-    ensure_replays,
+    ensure_replay,
     ensure_scaled,
+    instantiate,
+    is_missing,
     machine_file,
+    replay_is_missing,
     representative,
-    scaled_is_missing,
-    stale_replays,
 )
-from p3s.predict.estimates import Estimation
+from p3s.predict.estimated import FROM_REPLAY
+from p3s.predict.estimates import AS_FOUND, Estimation
 from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.surface import Surface
 from p3s.predict.types import PREDICTION, WEAK, Prediction, WeakPrediction
@@ -61,6 +73,7 @@ from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
 from p3s.predict.what_if.simulated import check_answerable, costs_of
 from p3s.program.types import MOST_RANKS
+from p3s.signature.times import load_times
 
 #: Words for the usual changes in the place of a change: with them, and without.
 TABLE, NO_TABLE = "table", "none"
@@ -136,18 +149,16 @@ def predicted(
     With another machine the study returned is the one of that machine. Errors: P3SError, in one
     line.
     """
-    from p3s.pipeline import other_machine
-
     wanted, what_if = arguments.counts, arguments.what_if
     _keep_files(study, arguments.files)
     machine, base = arguments.machine, arguments.base
     _ready(study, progress)
-    if machine is not None and base is None and other_machine.is_own(study, machine):
+    if machine is not None and base is None and is_own(study, machine):
         machine = None  # nothing moves, and the times of its runs can be compared
-    made = None if machine is None else other_machine.prepare(study, machine, base)
-    request = filled(study, arguments.request, made)
-    with one_at_a_time((made or study).prediction_path, progress):
-        before = [] if arguments.only else earlier_counts(made or study, progress)
+    made = None if machine is None else prepare(study, machine, base)
+    request, holder = filled(study, arguments.request, made), made or study
+    with one_at_a_time(holder.prediction_path, progress):
+        before = [] if arguments.only else earlier_counts(holder, progress)
         earlier = sorted({*before} - {*wanted})
         if earlier:
             listed = ", ".join(map(str, earlier))
@@ -155,10 +166,9 @@ def predicted(
         _doubt(study, wanted, progress)
         asked = sorted({*wanted, *earlier})
         every = sorted({*asked, *counts_behind(study)})
-        _scale(study, every, progress)
-        how = estimation(dict.fromkeys(every, study), asked, request, progress, made)
+        _scale(study, every, progress, spread=True)
         how = replace(
-            how,
+            estimation(dict.fromkeys(every, study), asked, request, progress, made),
             threshold=arguments.knee,
             allowed=arguments.allowed,
             requested=asked,
@@ -166,16 +176,27 @@ def predicted(
             keep={},
         )
         if what_if.asked:
-            whose = costs_of(traces_of(made or study), how.estimator, how.machine, how.setting)
+            whose = costs_of(traces_of(holder), how.estimator, how.machine, how.setting)
             check_answerable(traces_of(study), what_if.asked, asked, whose)
         progress.start("predicting")
         if made is None:
-            result = predict(study, every, how)
-            return study, _written(study, _with_answers(study, result, how, what_if, progress))
-        for n in every:
-            ensure_scaled(made, n, progress, spread=True)
-        result = other_machine.compose(study, made, every, how)
-        return made, _written(made, _with_answers(made, result, how, what_if, progress))
+            result = predict_study(study, every, how)
+        else:
+            for n in every:
+                ensure_scaled(made, n, progress, spread=True)
+            result = compose(study, made, every, how)
+        result = _with_answers(holder, result, how, what_if, progress)
+        # Once all of it is known: one that is interrupted leaves the old one.
+        write_json(holder.prediction_path, PREDICTION.data(result))
+    return holder, result
+
+
+def predict_study(
+    study: Study, counts: Sequence[int], how: Estimation = AS_FOUND, *, elsewhere: bool = False
+) -> Prediction:
+    """Return the prediction of a study whose scaled traces are there, as ``predict`` makes it."""
+    commands, structure = of_traces(study), structure_of(study)
+    return predict(traces_of(study), counts, how, commands, structure, elsewhere=elsewhere)
 
 
 def estimation(
@@ -190,22 +211,23 @@ def estimation(
     studies: by all counts; counts: those that were asked for. made: the study of another machine.
     """
     file = machine_file(made or studies[max(studies)])
-    basis = basis_of(request, counts, file, lambda n: representative(studies[n], n))
-    if told_of(basis):
-        progress.say(told_of(basis))
-    if basis.replay and max(studies) > MOST_RANKS:
+    how, replays = basis_of(request, counts, file, lambda n: representative(studies[n], n))
+    if told_of(how):
+        progress.say(told_of(how))
+    if replays and max(studies) > MOST_RANKS:
         raise P3SError(
             f"{processes(max(studies))}: a replay needs the rows of all ranks, which "
             f"{MOST_RANKS:,} have at most; add --network or a machine file"
         )
-    if basis.replay:
-        for n, at in studies.items():
-            ensure_replays(at, [n], request.settings, progress)
-    return Estimation(
-        estimator=basis.estimator,
-        machine=basis.machine or file,
-        setting=setting_of(request, basis.network),
-        stale=[n for n, at in studies.items() if stale_replays(at, [n])],
+    for n, at in studies.items() if replays else ():
+        ensure_replay(at, n, request.settings, progress)
+    return replace(
+        how,
+        stale=[
+            n
+            for n, at in studies.items()
+            if at.replay_path(n).exists() and replay_is_missing(at, n)
+        ],
         say=lambda text: progress.start(f"predicting: {text}"),
         done=lambda name, n: progress.done(f"n={n}: simulated ({name})"),
     )
@@ -223,12 +245,6 @@ def one_at_a_time(path: Path, progress: Progress) -> AbstractContextManager[None
     return alone(path, lambda: progress.say(text))
 
 
-def _written(study: Study, result: Prediction) -> Prediction:
-    """Write a prediction, once all of it is known: one that is interrupted leaves the old one."""
-    write_json(study.prediction_path, PREDICTION.data(result))
-    return result
-
-
 def _with_answers(
     study: Study, result: Prediction, how: Estimation, what_if: WhatIfs, progress: Progress
 ) -> Prediction:
@@ -237,10 +253,8 @@ def _with_answers(
     Changes that nobody has asked for do not make a prediction fail.
     """
     usual = what_if.table
-    if usual is None and result.starts_only:
-        usual = False
     if usual is None:
-        usual = cheap(study.root, [row.n for row in result.counts])
+        usual = not result.starts_only and cheap(study.root, [row.n for row in result.counts])
     if not (what_if.asked or usual):
         return result
     try:
@@ -268,12 +282,31 @@ def _with_answers(
         return result
 
 
-def _scale(study: Study, counts: Sequence[int], progress: Progress) -> None:
-    unwritten = [n for n in counts if scaled_is_missing(study, n)]
+def message_costs(root: Path, counts: Sequence[int], request: Request) -> tuple[Traces, Estimation]:
+    """Return what a study has traced, and what costs of messages a prediction takes that replays
+    nothing."""
+    study = opened(root)
+    alone = replace(request, no_replay=True)
+    return traces_of(study), basis_of(alone, counts, machine_file(study), lambda _: False)[0]
+
+
+def scaled(root: Path, counts: Sequence[int], progress: Progress) -> Traces:
+    """Make everything up to the scaled traces of all ranks; return what the study has traced."""
+    study = opened(root)
+    _ready(study, progress)
+    _doubt(study, counts, progress)
+    _scale(study, counts, progress)
+    return traces_of(study)
+
+
+def _scale(
+    study: Study, counts: Sequence[int], progress: Progress, *, spread: bool = False
+) -> None:
+    unwritten = [n for n in counts if is_missing(study, "scaled", n)]
     check_scaled_room(study, unwritten)
     progress.expect(len(unwritten) + len(counts))
-    for n in unwritten:
-        ensure_scaled(study, n, progress, spread=True)
+    for n in counts:
+        ensure_scaled(study, n, progress, spread=spread)
 
 
 def surface_of(
@@ -305,7 +338,6 @@ def predicted_weak(
     changes are not heeded. Raises P3SError, in one line.
     """
     from p3s.costs.parameters.weak import parse_laws, settings_along
-    from p3s.pipeline.family import instantiate
 
     names, laws, traced = parameters(study), parse_laws(law), settings_in(study)
     for each in laws:
@@ -345,11 +377,12 @@ def predicted_weak(
         values = {n: {k: value_text(v) for k, v in setting.items()} for n, setting in along.items()}
         last = studies[max(studies)]
         result = predict(
-            last,
+            traces_of(last),
             every,
             replace(how, threshold=arguments.knee),
-            commands=Commands(last, studies, predicting),
-            weak=Weak(studies, values, counts),
+            Commands(last, studies, predicting),
+            structure_of(last),
+            weak=Weak({n: traces_of(at) for n, at in studies.items()}, values, counts),
         )
         parts = {each.name: getattr(result, each.name) for each in fields(result)}
         parts["notes"] = (*notes, *result.notes)
@@ -375,3 +408,140 @@ def _doubt(study: Study, counts: Sequence[int], progress: Progress) -> None:
     """Say why the program may not run at some counts."""
     for n, why in doubted(study, counts).items():
         progress.say(f"n={n}: {why}")
+
+
+# ---- on another machine: in STUDY/on/NAME, beside the study's own artefacts ----------------------
+def place_of(study: Study, path: Path, target: Machine) -> Path:
+    """Return where the prediction for a target is kept: STUDY/on/NAME, by its file or its host."""
+    stem = path.stem if path.stem != Path(NAME).stem else target.name
+    return study.root / "on" / (re.sub(r"[^\w.=-]+", "-", stem).strip(".-") or "machine")
+
+
+def filled_bytes(study: Study, counts: Sequence[int]) -> dict[int, float]:
+    """Return the memory that a rank has filled, mean over the ranks, by count where it is known."""
+    found = {}
+    for n in counts:
+        times = load_times(study.root, n)
+        if times is not None and len(times.resident_bytes) and (times.resident_bytes > 0).all():
+            found[n] = float(times.resident_bytes.mean())
+    return found
+
+
+def is_own(study: Study, target_path: Path) -> bool:
+    """Tell whether a machine file is the study's own, wherever it lies."""
+    own = study.root / NAME
+    return own.exists() and own.read_bytes() == _read(Path(target_path))
+
+
+def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
+    """Write the study of a target machine: model, moved compute.json, machine file; return it.
+
+    What is there and the same is left alone. Raises P3SError when the study has no compute.json,
+    a machine file is missing or damaged, or nothing carries over.
+    """
+    target = Machine.load(target_path)
+    own = Machine.load(base_path(study, base))
+    compute = load_compute(study.root)
+    if compute is None:
+        raise P3SError(
+            f"{study.compute_path}: not there: nothing says how long computation takes on "
+            f"{own.name}; run p3s model {quoted(study.root)} on a study with times"
+        )
+    moved = move(compute, own, target, filled_bytes(study, compute.counts))
+    root = place_of(study, target_path, target)
+    try:
+        command = study.command()
+    except P3SError:  # put together from runs that do not say it
+        command = ["mpiexec", "-n", "{np}", "PROGRAM"]
+    made = Study.create(root, command)
+    made.update(moved_from="../..", machine=target.name)
+    for path, text in (
+        (made.model_path, _read(study.model_path)),
+        (made.compute_path, as_json(COMPUTE.data(moved)).encode()),
+        (root / NAME, as_json(MACHINE.data(target)).encode()),
+    ):
+        write_same(path, text)
+    return made
+
+
+def write_same(path: Path, content: bytes) -> None:
+    """Write a file, unless it is there with this content: it stays as old as it is."""
+    if not path.exists() or path.read_bytes() != content:
+        write_bytes(path, content)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise P3SError(f"{path}: cannot be read: {reason(error)}") from error
+
+
+def compose(study: Study, made: Study, counts: Sequence[int], how: Estimation) -> Prediction:
+    """Put the prediction on the target together.
+
+    The scaled traces of ``made`` are there at all counts; replays of ``study`` are copied, those
+    that are not its any more are removed. ``how``: as for p3s.pipeline.prediction.predict.
+    """
+    for n in counts:
+        for path, copy in (
+            (study.replay_path(n), made.replay_path(n)),
+            (study.replay_table(n), made.replay_table(n)),
+        ):
+            if not path.exists() or n in how.stale:
+                copy.unlink(missing_ok=True)
+            else:
+                write_same(copy, _read(path))
+    result = predict_study(made, counts, how, elsewhere=True)
+    about = read_compute(made.compute_path).machine
+    if about is None:
+        raise P3SError(f"{made.compute_path}: is not of another machine; predict --machine again")
+    target = Machine.load(made.root / NAME)
+    return replace(
+        result,
+        machine=to_data(about),
+        notes=(*sentences(about), _of_messages(made, result, target), *result.notes),
+    )
+
+
+def sentences(about: Moved) -> list[str]:
+    """Return what is to be said of a moved computation: by how much, how sure, what is doubtful."""
+    text = f"computation was measured on {about.base.name} and moved to {about.target.name}"
+    places = [place for place in about.places if place.factor]
+    if places:
+        values = [value for place in places for value in place.factor]
+        low, high = (f"{end:.2f}" for end in (min(values), max(values)))
+        ends = [min(place.low for place in places), max(place.high for place in places)]
+        span = f"{low} to {high}" if low != high else low
+        text += (
+            f" by factors of {span} at the measured work per iteration (90 % interval over all "
+            f"places {ends[0]:.2f} to {ends[1]:.2f})"
+        )
+    said = [text]
+    for place in sorted(places, key=lambda place: -place.share)[:3]:
+        said.append(
+            f"phase {place.phase}, {100 * place.share:.0f} % of the computation: {place.why}"
+        )
+    return [*dict.fromkeys(said), *about.notes]
+
+
+def _of_messages(made: Study, result: Prediction, target: Machine) -> str:
+    """Say where the costs of messages are from."""
+    rested = [row for row in result.counts if row.n > 1]
+    if result.network is not None and result.network.published:
+        return f"communication is that of {result.network.label}, not of {target.name}"
+    if any(row.estimator not in FROM_REPLAY for row in rested):
+        return (
+            f"communication is simulated with messages measured between two ranks of {target.name}"
+        )
+    nodes = sorted(
+        {str(node) for row in rested for node in made.replay(row.n).get("nodes", []) if node}
+    )
+    if not nodes:
+        return "no communication was measured: none is part of these times"
+    if nodes == [target.name]:
+        return f"communication was measured on {target.name} itself"
+    return (
+        f"communication was measured on {', '.join(nodes)} and is not moved: it is not that of "
+        f"{target.name}; for that run p3s predict there, or with its nodes in --hosts"
+    )

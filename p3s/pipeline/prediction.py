@@ -1,4 +1,4 @@
-"""What a study holds for a prediction, read, and the prediction from that."""
+"""A prediction from what was traced, its scaled traces, and the model."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from p3s.base import ops
 from p3s.base.artefacts import crc_of
 from p3s.base.errors import P3SError
 from p3s.base.ops import called
-from p3s.base.records import Traces
-from p3s.base.settings import traces_of
-from p3s.base.study import Study
+from p3s.base.records import Traces, scaled_dir
 from p3s.base.text import not_used, quoted
 from p3s.capture.other_calls import OtherCall, other_calls
 from p3s.capture.sites import programs_of, traced_ns
 from p3s.model.comparison import Comparison, read_comparison
 from p3s.model.grid.admissible import admits
 from p3s.model.order.kinds import Kinds
+from p3s.model.stage import NAME as MODEL
 from p3s.model.stage import read
 from p3s.model.types import Model
-from p3s.pipeline.commands import Commands, of_traces
-from p3s.pipeline.records import structure_of
+from p3s.pipeline.commands import Commands
 from p3s.predict import notes
 from p3s.predict.case import Facts
-from p3s.predict.estimates import AS_FOUND, Estimate, Estimation, choose, estimates
+from p3s.predict.estimates import Estimate, Estimation, Structure, choose, estimates
 from p3s.predict.estimators.messages import network_of
 from p3s.predict.prediction import compose
 from p3s.predict.residual import measured
@@ -39,53 +37,51 @@ from p3s.predict.types import Prediction, Reason
 
 @dataclass(frozen=True)
 class Weak:
-    """Weak scaling: the study of each count, values of its parameters there, and traced counts."""
+    """Weak scaling: the runs behind each count, values of its parameters, and traced counts."""
 
-    studies: Mapping[int, Study]
+    behind: Mapping[int, Traces]
     settings: Mapping[int, Mapping[str, str]]
     traced: Sequence[int]
 
 
 def predict(
-    study: Study,
+    mine: Traces,
     counts: Sequence[int],
-    how: Estimation = AS_FOUND,
+    how: Estimation,
+    commands: Commands,
+    structure: Structure,
     *,
     elsewhere: bool = False,
-    commands: Commands | None = None,
     weak: Weak | None = None,
 ) -> Prediction:
     """Predict time, interval, speedup and efficiency at ``counts``.
 
     Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
     the file of a machine. Traced counts among them are compared with what was measured, unless it
-    was measured ``elsewhere`` than it is predicted for. ``commands``: those that are proposed, if
-    not this study's. Speedup is relative to the smallest count. ``weak``: the input grows with the
-    count, ``study`` is that of the largest.
+    was measured ``elsewhere`` than it is predicted for. ``commands``: those that are proposed.
+    ``structure``: what is known of the program beside its model. Speedup is relative to the
+    smallest count. ``weak``: the input grows with the count, ``mine`` is that of the largest.
     """
-    model = read(study.model_path)
+    model = read(mine.root / MODEL)
     wanted = sorted(set(counts))
-    studies = dict.fromkeys(wanted, study) if weak is None else weak.studies
-    traces = {at.root: traces_of(at) for at in dict.fromkeys((study, *studies.values()))}
-    mine = traces[study.root]
+    behind = dict.fromkeys(wanted, mine) if weak is None else weak.behind
     # the model of a value that was not traced rests on the counts of other values
-    own = {*study.counts(), *(model.counts if model.derived else ())} or model.counts
+    own = {*mine.ran, *(model.counts if model.derived else ())} or model.counts
     traced = sorted(own if weak is None else weak.traced)
     found: dict[int, Mapping[str, Estimate]] = {}
-    for at in dict.fromkeys(studies.values()):
-        found |= estimates(traces[at.root], [n for n in wanted if studies[n] is at], how)
-    structure = structure_of(study)
+    for root, traces in {each.root: each for each in behind.values()}.items():
+        found |= estimates(traces, [n for n in wanted if behind[n].root == root], how)
     found = dict(structure.in_place(found, how.machine, how.setting))
     choice = choose(found, how.estimator)
-    _refuse_no_time(studies, choice.times)
+    _refuse_no_time(behind, choice.times)
     runs = {
         n: structure.even(run)
-        for n, at in studies.items()
+        for n, at in behind.items()
         if not elsewhere
-        and n in (traced if weak is None else at.counts())
-        and (run := measured(traces[at.root], n)) is not None
+        and n in (traced if weak is None else at.ran)
+        and (run := measured(at, n)) is not None
     }
-    held, runs_beside = model.holdout and model.holdout.comparison, _validations(study)
+    held, runs_beside = model.holdout and model.holdout.comparison, _validations(mine.root)
     checked = {"holdout-missed": [held] if held else [], "validate-missed": runs_beside}
     probes = structure.minded([Reason(code, "") for code in checked], checked)
     timing = [code for code, probe in zip(checked, probes, strict=True) if probe.code != code]
@@ -103,7 +99,7 @@ def predict(
             admits=_admits(model),
             settings={} if weak is None else weak.settings,
             validations=runs_beside,
-            commands=commands or of_traces(study),
+            commands=commands,
             totals={} if elsewhere or weak else _totals(mine, _not_asked(traced, wanted)),
             network=network_of(mine, choice.name, wanted, how.machine, how.setting),
             other=other_ways(mine, model),
@@ -113,10 +109,9 @@ def predict(
             within=how.within,
         ),
     )
-    unused = not_used(model.without, of_traces(study).take_back(model.without))
+    unused = not_used(model.without, commands.take_back(model.without))
     result = structure.told(result, choice.name, checked)
-    by_count = {n: traces[at.root] for n, at in studies.items()}
-    around = notes.start_and_end(by_count if weak else dict.fromkeys(study.counts(), mine))
+    around = notes.start_and_end(behind if weak else dict.fromkeys(mine.ran, mine))
     return replace(
         result,
         notes=(*result.notes, *filter(None, [unused])),
@@ -125,24 +120,25 @@ def predict(
     )
 
 
-def _refuse_no_time(studies: Mapping[int, Study], times: Mapping[int, PhaseTimes]) -> None:
+def _refuse_no_time(behind: Mapping[int, Traces], times: Mapping[int, PhaseTimes]) -> None:
     """Raise P3SError where a scaled trace leads to a run time of 0: no program takes none."""
     for n, made in times.items():
         if not float(made.whole.sum()) > 0.0:
+            root = behind[n].root
             raise P3SError(
-                f"{studies[n].scaled_dir(n)}: leads to a run time of 0 s, which no program has: "
+                f"{scaled_dir(root, n)}: leads to a run time of 0 s, which no program has: "
                 "its rows neither compute nor communicate; make it again: "
-                f"p3s scale {quoted(studies[n].root)} -n {n}"
+                f"p3s scale {quoted(root)} -n {n}"
             )
 
 
-def _validations(study: Study) -> list[Comparison]:
+def _validations(root: Path) -> list[Comparison]:
     """Return the comparisons with runs that were made with the model as it is.
 
     Raises P3SError for one that is damaged: it may be what speaks against the model.
     """
-    found, crc = [], crc_of(study.model_path)
-    for path in sorted((study.root / "validate").glob("np*.json")):
+    found, crc = [], crc_of(root / MODEL)
+    for path in sorted((root / "validate").glob("np*.json")):
         of_model, compared = read_comparison(path)
         if of_model == crc:
             found.append(compared)

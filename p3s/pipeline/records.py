@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from p3s.base.errors import P3SError
+from p3s.base.errors import P3SError, UsageError
 from p3s.base.extensions import provided
-from p3s.base.records import work_of
-from p3s.base.settings import parameters, traces_of
+from p3s.base.extents import dims_balanced
+from p3s.base.records import Traces, work_of
+from p3s.base.serialise import to_data
+from p3s.base.settings import MIN_COUNTS, parameters, parent_of, traces_of
 from p3s.base.study import Study
+from p3s.base.text import processes, quoted
+from p3s.base.trust import is_made_here
 from p3s.capture.callpath import Where
 from p3s.capture.sites import resolve_sites
-from p3s.model.stage import load
+from p3s.model.grid.stated import Contradiction, Extents, Statement
+from p3s.model.stage import Known, load
+from p3s.model.stage import as_of_now as model_now
 from p3s.model.types import Model
 from p3s.pipeline.commands import Commands
-from p3s.pipeline.tracing.counts import Known
+from p3s.pipeline.saved import PredictionFile
+from p3s.pipeline.statements import left_without, parse_dims, stated_grid, stated_trips
 from p3s.predict.estimates import Structure
+from p3s.predict.types import Reason
 
 if TYPE_CHECKING:
-    from p3s.costs.types import ComputeModel
+    from p3s.base.records import RunRecord
 
 #: How Python's interface names what holds a study's files.
 Directory = Study
@@ -30,22 +39,48 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Program:
+    """The program of a study and its runs: what is said of where a report comes from.
+
+    name: of the study's directory; root: as it was named; created: when the study was made, ""
+    where it does not say. complete, left_out: process counts that were traced, and those of them
+    that the model leaves out; take_back: the command that takes these back.
+    """
+
+    name: str
+    root: str
+    command: Sequence[str]
+    created: str
+    runs: Sequence[RunRecord]
+    complete: Sequence[int]
+    left_out: Sequence[int]
+    take_back: str
+
+
+@dataclass(frozen=True)
 class ModelRecord:
-    """A model and what is told beside it.
+    """A model, what it is of, and what is told beside it.
 
     places: of the frames of its calls, resolved; notes: what could not be resolved, and what the
-    calls could be instead. take_back: the command that takes counts back that it leaves out.
+    calls could be instead. foreign: whether another user has run the program, where that is asked.
     """
 
     model: Model
     places: Places
     notes: Sequence[str]
-    take_back: str
+    program: Program
+    traces: Traces
+    foreign: bool = False
 
 
 def opened(root: Path) -> Study:
     """Return the study in a directory; raises P3SError where there is none."""
     return Study.open(root)
+
+
+def traced(root: Path) -> Traces:
+    """Return what the study in a directory has traced; raises P3SError where there is none."""
+    return traces_of(opened(root))
 
 
 def named(root: Path) -> Study:
@@ -63,19 +98,49 @@ def has_parameters(root: Path) -> bool:
     return (root / "study.json").exists() and bool(parameters(Study(root)))
 
 
-def known_counts(study: Study | None) -> Known:
-    """Return what a study knows of its counts; of none, nothing."""
-    from p3s.model.stage import listed_extents, stated_by_user
-
+def known_of(study: Study | None) -> Known:
+    """Return what a study knows of its program beside signatures; of none, nothing."""
     if study is None:
         return Known()
+    said = _kept(study, "grid", "at")
+    had = {run.np: tuple(map(int, run.info.get("dims", ()))) for run in study.runs()}
+    # Extents that MPI_Dims_create would not have made are as good as listed.
+    odd = {n: dims for n, dims in had.items() if dims and dims != dims_balanced(n, len(dims))}
+    kept = _kept(study, "dims", "at", "far").items()
     return Known(
-        study.counts(),
+        known(study.command) or (),
+        study.complete_counts(),
         study.failed_counts(),
-        listed_extents(study),
-        stated_by_user(study).ndims,
+        study.left_out(),
+        _kept(study, "trips"),
+        replace(Statement.from_json(said), by_user=True) if said else Statement(),
+        {n: dims for n, dims in had.items() if dims},
+        odd | {int(n): tuple(map(int, dims)) for n, dims in kept},
         study.model_path.exists(),
     )
+
+
+def _kept(study: Study, name: str, *around: str) -> dict[str, Any]:
+    """Return an entry of study.json, or of that of the study around it."""
+    found = (known(study.manifest) or {}).get(name)
+    if not found and study.root.resolve().parent.name in around:
+        return _kept(Study(study.root.resolve().parent.parent), name)
+    return found if isinstance(found, dict) else {}
+
+
+def keep_dims(study: Study, given: Mapping[int, Extents]) -> None:
+    """Add extents to those that the study lists."""
+    if given:
+        listed = {**known_of(study).extents, **given}
+        study.update(dims={str(n): list(dims) for n, dims in sorted(listed.items())})
+
+
+def model_of(study: Study) -> Model:
+    """Return the model of a study, checked, with what its later runs tell of the counts.
+
+    Raises P3SError, in one line, where there is none that can be read.
+    """
+    return model_now(load(study.root), known_of(study))
 
 
 def study_unit(study: Study | None) -> str:
@@ -97,24 +162,129 @@ def known(read_or_make: Callable[[], T]) -> T | None:
         return None
 
 
-def model_record(study: Study, modules: Sequence[Path] = ()) -> ModelRecord:
+def model_record(
+    study: Study, modules: Sequence[Path] = (), *, foreign: bool = False
+) -> ModelRecord:
     """Return the model of a study; modules: directories with further debug information.
 
-    Raises P3SError where there is none that can be read.
+    foreign: it is asked who has run the program. Raises P3SError where there is no model that can
+    be read.
     """
-    model = load(study.root)
-    places, notes = resolve_sites(traces_of(study), model.sites, modules)
-    return ModelRecord(model, places, notes, Commands(study).take_back(model.without))
+    model, traces = model_of(study), traces_of(study)
+    places, notes = resolve_sites(traces, model.sites, modules)
+    program = Program(
+        study.root.resolve().name,
+        str(study.root),
+        traces.command,
+        str(study.manifest().get("created", "?")),
+        traces.runs,
+        study.complete_counts(),
+        study.left_out(),
+        Commands(study).take_back(model.without),
+    )
+    return ModelRecord(model, places, notes, program, traces, foreign and not is_made_here(study))
 
 
 def structure_of(study: Study) -> Structure:
     """Return what the first extension that recognises a study's program knows of it."""
-    ways: Iterator[Callable[[Study], Structure | None]] = provided("structures")
-    return next((it for way in ways if (it := way(study)) is not None), Structure())
+    ways: Iterator[Callable[[Traces], Structure | None]] = provided("structures")
+    traces = traces_of(study)
+    return next((it for way in ways if (it := way(traces)) is not None), Structure())
 
 
-def costs_of(study: Study) -> ComputeModel | None:
-    """Return the laws of computation time, None where no times were taken."""
-    from p3s.costs.types import load
+# ---- what the user states of a study -----------------------------------------------------------
+@contextmanager
+def stated(
+    study: Study,
+    trips: Sequence[str] = (),
+    grid: Sequence[str] = (),
+    fastest: str = "",
+    without: Sequence[int] = (),
+    back: Sequence[int] = (),
+) -> Iterator[None]:
+    """Keep what the user states with the study, unless what is done then shows it cannot be meant.
 
-    return load(study.root)
+    Texts are those of the options --trips, --grid, --fastest; without, back: process counts.
+    """
+    was = {**study.manifest(), "without": study.left_out()}
+    said: dict[str, Any] = {}
+    if trips:
+        said["trips"] = stated_trips(trips, was.get("trips", {}))
+    if grid or fastest:
+        _refuse_derived(study)
+        said["grid"] = stated_grid(
+            grid, fastest, Statement.from_json(was.get("grid", {}))
+        ).to_json()
+    if without or back:
+        said["without"] = left_without(study.complete_counts(), study.left_out(), without, back)
+    if said:
+        study.update(**said)
+    try:
+        yield
+    except BaseException as err:
+        if said:
+            study.update(**{name: was.get(name, {}) for name in said})
+        if isinstance(err, Contradiction) and (grid or fastest):
+            raise UsageError(str(err)) from err
+        raise
+
+
+def _refuse_derived(study: Study) -> None:
+    """Refuse a grid for a value of a parameter whose model is derived from those of others."""
+    around = parent_of(study)
+    if around is not None and study.manifest().get("derived"):
+        raise UsageError(
+            f"--grid: {study.root} is derived from other values; state the grid for "
+            f"them all: p3s model {quoted(around[0].root)} --grid ..."
+        )
+
+
+def keep_parsed(study: Study, text: str) -> None:
+    """Keep the extents of --dims for the study's own command."""
+    keep_dims(outermost(study), parse_dims(text, study.command()))
+
+
+def outermost(study: Study) -> Study:
+    """Return the study around one at a value of a parameter, else the study itself."""
+    around = parent_of(study)
+    return around[0] if around is not None else study
+
+
+# ---- a prediction beside its study -------------------------------------------------------------
+def as_of_now(prediction: PredictionFile) -> PredictionFile:
+    """Return a prediction with a reason more where runs that it rests on are gone or left out.
+
+    One that is kept outside of a study is returned as it is.
+    """
+    if prediction.source is None:
+        return prediction
+    study = Study(prediction.source.parent)
+    if not study.manifest_path.exists() or study.prediction_path.name != prediction.source.name:
+        return prediction
+    found = _of_runs(study, prediction)
+    if found is None:
+        return prediction
+    reasons = [to_data(found), *prediction.data["reasons"]]
+    return PredictionFile({**prediction.data, "reasons": reasons}, prediction.source)
+
+
+def _of_runs(study: Study, prediction: PredictionFile) -> Reason | None:
+    """Say which runs that a prediction rests on were deleted or left out since."""
+    traced = prediction.content.traced_counts
+    gone = sorted(set(traced) & set(study.gone_counts()))
+    out = sorted(set(traced) & set(study.left_out()))
+    if not gone and not out:
+        return None
+    commands = Commands(study)
+    if gone and len(study.counts()) < MIN_COUNTS:
+        advice = f"trace them again: {commands.trace(gone)}"
+    else:
+        rest = [n for n in prediction.counts if n not in traced] or prediction.counts
+        advice = f"make it again without them: {commands.predict(rest)}"
+    what = " and ".join(["deleted"] * bool(gone) + ["left out of the model"] * bool(out))
+    return Reason(
+        "outdated",
+        f"the prediction rests on runs at {processes(sorted({*gone, *out}))}, which were {what} "
+        "since",
+        advice,
+    )

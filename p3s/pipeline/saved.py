@@ -10,13 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from p3s.base.artefacts import unusable
+from p3s.base.artefacts import as_json, read_json, unusable, write_json
 from p3s.base.errors import P3SError
 from p3s.base.schemas import first_problem, load_schema
-from p3s.base.serialise import ShapeError, from_data, to_data
-from p3s.base.study import Study, as_json, read_json, write_json
+from p3s.base.serialise import ShapeError, from_data
 from p3s.base.text import plural, processes
-from p3s.pipeline.commands import Commands, count_to_predict
+from p3s.pipeline.commands import to_predict
 from p3s.predict.rows import baseline
 from p3s.predict.types import PREDICTION, Efficiencies, Grade, Prediction, Reason, untrusted
 
@@ -62,8 +61,6 @@ PHASE_COLUMNS = (
     "software_s",
 )
 
-#: Counts that a model needs.
-_NEEDED = 3
 #: Rounding of sums that ends of intervals may be off by.
 _SLACK = 1e-9
 
@@ -208,12 +205,10 @@ def _file_of(path: Path) -> Path:
         if not path.exists():
             raise P3SError(f"{path}: not there; name a study directory or a prediction.json")
         return path
-    study = Study(path)
-    if not study.prediction_path.exists():
-        study = Study.open(path)
-        make = Commands(study).predict(count_to_predict(study))
-        raise P3SError(f"{path}: no prediction yet; make one first: {make}")
-    return study.prediction_path
+    file = path / "prediction.json"
+    if not file.exists():
+        raise P3SError(f"{path}: no prediction yet; make one first: {to_predict(path)}")
+    return file
 
 
 def _refuse_old(file: Path) -> None:
@@ -224,8 +219,7 @@ def _refuse_old(file: Path) -> None:
             break
     else:
         return
-    study = Study(file.parent)
-    make = Commands(study).predict(count_to_predict(study))
+    make = to_predict(file.parent, there=False)
     raise P3SError(f"{file}: made by an older P3S; make it again: {make}")
 
 
@@ -270,43 +264,3 @@ def _disorder(found: Prediction) -> str:
 def _between(low: float | None, value: float, high: float | None) -> bool:
     slack = _SLACK * max(abs(value), math.ulp(1.0))
     return (low is None or low <= value + slack) and (high is None or value - slack <= high)
-
-
-# ---- beside its study as it is now ----------------------------------------------------------
-def as_of_now(prediction: PredictionFile) -> PredictionFile:
-    """Return a prediction with a reason more where runs that it rests on are gone or left out.
-
-    One that is kept outside of a study is returned as it is.
-    """
-    if prediction.source is None:
-        return prediction
-    study = Study(prediction.source.parent)
-    if not study.manifest_path.exists() or study.prediction_path.name != prediction.source.name:
-        return prediction
-    found = _of_runs(study, prediction)
-    if found is None:
-        return prediction
-    reasons = [to_data(found), *prediction.data["reasons"]]
-    return PredictionFile({**prediction.data, "reasons": reasons}, prediction.source)
-
-
-def _of_runs(study: Study, prediction: PredictionFile) -> Reason | None:
-    """Say which runs that a prediction rests on were deleted or left out since."""
-    traced = prediction.content.traced_counts
-    gone = sorted(set(traced) & set(study.gone_counts()))
-    out = sorted(set(traced) & set(study.left_out()))
-    if not gone and not out:
-        return None
-    commands = Commands(study)
-    if gone and len(study.counts()) < _NEEDED:
-        advice = f"trace them again: {commands.trace(gone)}"
-    else:
-        rest = [n for n in prediction.counts if n not in traced] or prediction.counts
-        advice = f"make it again without them: {commands.predict(rest)}"
-    what = " and ".join(["deleted"] * bool(gone) + ["left out of the model"] * bool(out))
-    return Reason(
-        "outdated",
-        f"the prediction rests on runs at {processes(sorted({*gone, *out}))}, which were {what} "
-        "since",
-        advice,
-    )

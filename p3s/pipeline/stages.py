@@ -4,35 +4,72 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from p3s.base.artefacts import file_bytes, is_stale, parse_json
 from p3s.base.errors import Damaged, OtherVersion, P3SError
 from p3s.base.progress import Progress
 from p3s.base.records import is_old_replay
-from p3s.base.settings import traces_of
-from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json
-from p3s.base.text import joined, processes, size_text
+from p3s.base.settings import (
+    MIN_COUNTS,
+    MIN_SETTINGS,
+    Setting,
+    alike_in_threads,
+    filled,
+    parameters,
+    parent_of,
+    parse_setting,
+    setting_name,
+    settings_in,
+    traces_of,
+    value_study,
+    value_text,
+)
+from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json, write_json
+from p3s.base.text import joined, processes, quoted, size_text
+from p3s.machine.machinefile import NAME
+from p3s.pipeline.commands import Commands, another_value, counts_to_add
+from p3s.pipeline.records import known, known_of, model_of
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
-    from p3s.base.study import RunRecord
+    from p3s.costs.parameters.laws import Family
     from p3s.costs.types import ComputeModel
+    from p3s.model.types import Model
     from p3s.signature.phase_file import Phases
 
-#: Fewer counts leave none for a hold-out.
-MIN_COUNTS = 3
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A file of a study: where it is, what it is made from, and of what age.
+
+    The functions take a study and a process count, 0 for what is of all counts. old: whether it is
+    out of date though it is newer than its inputs.
+    """
+
+    file: Callable[[Study, int], Path]
+    inputs: Callable[[Study, int], Iterable[Path]]
+    old: Callable[[Study, int], bool] = lambda study, n: False
+
+
+def is_missing(study: Study, stage: str, n: int = 0) -> bool:
+    """Tell whether a file of a study is not there, or out of date."""
+    found = STAGES[stage]
+    return is_stale(found.file(study, n), found.inputs(study, n)) or found.old(study, n)
 
 
 def ensure_signatures(study: Study, bar: Progress) -> list[int]:
     """Characterize every count whose signature is missing or older than its runs."""
     for np in study.counts():
-        runs = study.runs(np)
-        path = study.signature_path(np)
-        if is_stale(path, [run.path / "run.json" for run in runs]) or _is_old(path, runs):
+        if is_missing(study, "signature", np):
             from p3s.signature.signature import characterize
 
             bar.start(f"np={np}: characterizing")
@@ -52,8 +89,6 @@ def ensure_phases(study: Study, bar: Progress) -> Phases:
     if study.signature_counts():
         load_phases(traces_of(study))
     elif not study.phases_path.exists():
-        from p3s.pipeline.commands import Commands, counts_to_add
-
         again = Commands(study).trace(study.complete_counts() or counts_to_add(study, 3))
         raise P3SError(f"{study.root}: no phases yet; to trace it, run {again}")
     return load(study.phases_path)
@@ -61,8 +96,6 @@ def ensure_phases(study: Study, bar: Progress) -> Phases:
 
 def _ensure_times(study: Study, np: int, bar: Progress) -> None:
     """Make the times of a count again that are missing or older than what they are made from."""
-    from contextlib import suppress
-
     from p3s.signature.times import make_times, stale
 
     if stale(traces_of(study), np):
@@ -71,7 +104,7 @@ def _ensure_times(study: Study, np: int, bar: Progress) -> None:
             make_times(traces_of(study), np)
 
 
-def compute_inputs(study: Study) -> list[Path]:
+def _of_compute(study: Study, _: int) -> list[Path]:
     """Return the files that the laws of computation time are made from."""
     inputs = [study.model_path, *(study.times_path(np) for np in study.signature_counts())]
     for other in study.others():
@@ -92,30 +125,21 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         return
     for other in study.others():
         ensure_signatures(other, bar)
-    if again or is_stale(study.compute_path, compute_inputs(study)):
+    if again or is_missing(study, "compute"):
         from p3s.costs.table import unknown_costs
         from p3s.pipeline.costing import build_compute, reference_of, write_far
         from p3s.signature.times import load_times, make_times
 
         bar.start("fitting the cost of computation")
-        try:
-            made = build_compute(study.root)
-        except Damaged:
-            counts, what = study.signature_counts(), "times were"
-            if not _repaired(
-                study, counts, what, load_times, partial(make_times, traces_of(study)), bar
-            ):
-                raise
-            made = build_compute(study.root)
+        fit, again_at = partial(build_compute, study.root), partial(make_times, traces_of(study))
+        made = _mended(study, fit, Damaged, "times were", load_times, again_at, bar)
         if made is not None:
             bar.done(
                 f"cost of computation fitted from {', '.join(map(str, made.counts))} "
                 f"processes{_of_others(made)}"
             )
             if study.others():
-                from p3s.model.stage import load
-
-                write_far(study, reference_of(study, load(study.root)))
+                write_far(study, reference_of(study, model_of(study)))
             for unused in made.refused:
                 bar.say(f"note: {unused.name} is not used: {unused.why}")
             for line in unknown_costs(made):
@@ -125,7 +149,6 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
 def check_times(study: Study) -> None:
     """Raise P3SError, before anything is replayed, where nothing says how long the work takes."""
     from p3s.model.stage import read
-    from p3s.pipeline.commands import Commands
 
     model = read(study.model_path)
     if model.work_unit in ("cpu_ns", "wall_ns") or study.compute_path.exists():
@@ -143,17 +166,16 @@ def _of_others(made: ComputeModel) -> str:
     return f" and from {', '.join(names)}" if names else ""
 
 
-def _is_old(path: Path, runs: Sequence[RunRecord]) -> bool:
+def _is_old(study: Study, np: int) -> bool:
     """Tell whether a signature was written by an older P3S, or from other runs than there are now.
 
-    ``runs``: those of its count; of the complete ones it can be made again.
+    Of the complete ones it can be made again.
     """
     from p3s.capture.reader import mark_of
 
-    complete = [run.path for run in runs if run.status == "complete"]
-
+    complete = [run.path for run in study.runs(np) if run.status == "complete"]
     try:
-        head = parse_json(file_bytes(path))
+        head = parse_json(file_bytes(study.signature_path(np)))
         version = head["schema_version"]
         if head["schema"] == SIGNATURE_SCHEMA and version < SIGNATURE_VERSION:
             return True
@@ -167,19 +189,11 @@ def _is_old(path: Path, runs: Sequence[RunRecord]) -> bool:
 
 def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bool = False) -> None:
     """Fit the model when it is missing or older than a signature, or when told to."""
-    from p3s.pipeline.family import refresh
-
     if refresh(study, again):  # a model derived from those of other values of a parameter
         return
     counts = ensure_signatures(study, bar)
-    rested = _rests_on(study.model_path, counts)
-    if (
-        again
-        or rested != counts
-        or is_stale(study.model_path, [study.signature_path(np) for np in counts])
-        or _knows_more(study)
-    ):
-        gone = sorted(set(rested) & set(study.gone_counts()))
+    if again or is_missing(study, "model"):
+        gone = sorted(set(_rests_on(study.model_path, counts)) & set(study.gone_counts()))
         if len(counts) < MIN_COUNTS:
             raise P3SError(too_few(study, counts))
         if gone:
@@ -187,22 +201,29 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
                 f"note: {study.root}: the runs at {processes(gone)} were deleted; the model "
                 "no longer rests on them"
             )
-        from p3s.model.stage import build
         from p3s.signature.signature import characterize
         from p3s.signature.store import load_phases, load_table
 
         bar.start("fitting the model")
-        try:
-            build(study.root, holdout=holdout)
-        except P3SError:
-            made_again = partial(characterize, traces_of(study))
-            if not _repaired(study, counts, "signature was", load_table, made_again, bar):
-                raise
-            build(study.root, holdout=holdout)
+        fit, again_at = partial(fit_model, study, holdout), partial(characterize, traces_of(study))
+        _mended(study, fit, P3SError, "signature was", load_table, again_at, bar)
         load_phases(traces_of(study))  # of the same counts
         without = study.left_out()
         less = f", without {joined(without)}" if without else ""
         bar.done(f"model fitted from {processes(counts)}{less}")
+
+
+def fit_model(study: Study, holdout: bool = True) -> Model:
+    """Fit the model of a study from all its signatures and write model.json; return it."""
+    from p3s.model import stage
+    from p3s.signature.store import load_table
+
+    counts = study.signature_counts()
+    captures = {run.np: run.path for run in reversed(study.runs()) if run.status == "complete"}
+    tables = [load_table(study.root, n) for n in counts]
+    model = stage.build(tables, known_of(study), captures, study.manifest_path, holdout)
+    stage.write(study.model_path, model, [study.signature_path(n) for n in counts])
+    return model
 
 
 def _rests_on(path: Path, counts: list[int]) -> list[int]:
@@ -220,8 +241,6 @@ def _rests_on(path: Path, counts: list[int]) -> list[int]:
 
 def too_few(study: Study, counts: Sequence[int]) -> str:
     """Return that a study has too few counts for a model, where the others are, and what to do."""
-    from p3s.pipeline.commands import Commands, counts_to_add
-
     commands, gone, without = Commands(study), study.gone_counts(), study.left_out()
     text = (
         f"{study.root}: the model needs {MIN_COUNTS} process counts, {len(counts)} "
@@ -239,55 +258,57 @@ def too_few(study: Study, counts: Sequence[int]) -> str:
     return text if without or not more else f"{text}; to add some, run {commands.trace(more)}"
 
 
-def _knows_more(study: Study) -> bool:
-    """Tell whether something else is known of the grid than when the model was fitted."""
+def _knows_more(study: Study, _: int) -> bool:
+    """Tell whether the model rests on other counts, or something else was known of the grid."""
     from p3s.model.stage import grid_changed, read
 
+    counts = study.signature_counts()
+    if _rests_on(study.model_path, counts) != counts:
+        return True
     try:
-        return grid_changed(study, read(study.model_path))
+        return grid_changed(read(study.model_path), known_of(study))
     except (P3SError, KeyError):
         return False  # damaged: reading it says so
 
 
-def _repaired(
+def _mended(
     study: Study,
-    counts: Sequence[int],
+    make: Callable[[], T],
+    error: type[P3SError],
     what: str,
     read: Callable[[Path, int], object],
-    make: Callable[[int], object],
+    again: Callable[[int], object],
     bar: Progress,
-) -> bool:
-    """Make what is damaged at some counts again where their runs are there; tell whether any was.
+) -> T:
+    """Return what is made of all signatures or times; where that fails, those that are damaged are
+    made again from their runs first.
 
-    read: raises P3SError where it is damaged.
+    read: raises P3SError where one is damaged; again: makes it.
     """
+    try:
+        return make()
+    except error as problem:
+        failed = problem
     repaired = False
-    for np in counts:
+    for np in study.signature_counts():
         try:
             read(study.root, np)
         except P3SError:
             if np in study.counts():
                 bar.start(f"np={np}: reading its runs again")
-                make(np)
+                again(np)
                 bar.done(f"np={np}: {what} damaged, made again from its runs")
                 repaired = True
-    return repaired
+    if not repaired:
+        raise failed
+    return make()
 
 
-def scaled_is_missing(study: Study, n: int) -> bool:
-    """Tell whether there is no scaled trace at ``n``, or one that is older than its laws."""
+def _of_scaled(study: Study, _: int) -> list[Path]:
+    """Return the files that scaled traces are made from."""
     from p3s.costs.files.places import inputs_of_study
 
-    inputs = [study.model_path, study.compute_path, *inputs_of_study(study.root)]
-    return is_stale(study.scaled_path(n), inputs)
-
-
-def write_scaled(study: Study, n: int, ranks: Sequence[int] | None) -> tuple[dict[str, Any], Path]:
-    """Write the scaled trace of some ranks (None: all) at ``n``; return scaled.json, its folder."""
-    from p3s.program import generate, types
-
-    head = generate.write_scaled(study.root, n, ranks)
-    return types.SCALED.data(head), generate.scaled_dir(study.scaled_dir(n), ranks)
+    return [study.model_path, study.compute_path, *inputs_of_study(study.root)]
 
 
 def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) -> None:
@@ -298,7 +319,7 @@ def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) 
     from p3s.program.generate import write_scaled
     from p3s.program.types import MOST_RANKS
 
-    if scaled_is_missing(study, n) or (n > MOST_RANKS and not spread):
+    if is_missing(study, "scaled", n) or (n > MOST_RANKS and not spread):
         bar.start(f"n={n}: scaling")
         write_scaled(study.root, n, spread=spread)
         bar.done(f"n={n}: scaled trace written")
@@ -322,8 +343,7 @@ def run_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) ->
 
 def replay_is_missing(study: Study, n: int) -> bool:
     """Tell whether there is no replay at ``n``, or one that is not of the scaled trace."""
-    path = study.replay_path(n)
-    return n > 1 and (is_stale(path, [study.scaled_path(n)]) or is_old_replay(path))
+    return n > 1 and is_missing(study, "replay", n)
 
 
 def representative(study: Study, n: int) -> bool:
@@ -331,28 +351,36 @@ def representative(study: Study, n: int) -> bool:
     return not replay_is_missing(study, n) and bool(study.replay(n).get("representative"))
 
 
-def stale_replays(study: Study, counts: Sequence[int]) -> list[int]:
-    """Return the counts with a replay that is older than the scaled trace."""
-    return [n for n in counts if study.replay_path(n).exists() and replay_is_missing(study, n)]
+def ensure_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) -> None:
+    """Measure the communication at ``n`` where it is missing or out of date."""
+    if replay_is_missing(study, n):
+        run_replay(study, n, settings, bar)
 
 
-def ensure_replays(
-    study: Study, counts: Sequence[int], settings: ReplaySettings, bar: Progress
-) -> None:
-    """Measure the communication where it is missing or out of date."""
-    for n in counts:
-        if replay_is_missing(study, n):
-            run_replay(study, n, settings, bar)
+def base_path(study: Study, given: Path | None) -> Path:
+    """Return the machine file of the study's runs: ``given``, or that in the study.
+
+    A study inside another one (at/, far/) was run where that one was. Raises P3SError, one line,
+    when there is none.
+    """
+    if given is not None:
+        return given
+    places = [study.root / NAME]
+    if study.root.absolute().parent.name in ("at", "far"):
+        places.append(study.root.absolute().parent.parent / NAME)
+    for path in places:
+        if path.exists():
+            return path
+    raise P3SError(
+        f"{study.root / NAME}: not there, so nothing says what the runs' own machine costs; on "
+        f"that machine run p3s machine measure -o {quoted(study.root / NAME)}, or name its file "
+        "with --base"
+    )
 
 
 def machine_file(study: Study) -> Path | None:
     """Return the machine file that belongs to a study, None where there is none."""
-    from p3s.pipeline.other_machine import base_path
-
-    try:
-        return base_path(study, None)
-    except P3SError:
-        return None
+    return known(lambda: base_path(study, None))
 
 
 def earlier_counts(study: Study, bar: Progress) -> list[int]:
@@ -374,7 +402,7 @@ def doubted(study: Study, counts: Sequence[int]) -> dict[int, str]:
     from p3s.model.grid.admissible import doubt
     from p3s.model.stage import as_of_now, read
 
-    model = as_of_now(study, read(study.model_path))
+    model = as_of_now(read(study.model_path), known_of(study))
     return {n: why for n in counts if (why := doubt(model.admissible, n))}
 
 
@@ -409,10 +437,154 @@ def scaled_bytes(study: Study, n: int) -> int:
     import numpy as np
 
     from p3s.model.evaluate import SPREAD, SPREAD_RUN, Evaluator
-    from p3s.model.stage import load
     from p3s.program.types import MOST_RANKS
 
     some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
-    rows = len(Evaluator(load(study.root), n).rows(some).rank)
+    rows = len(Evaluator(model_of(study), n).rows(some).rank)
     written = n if n <= MOST_RANKS else SPREAD * SPREAD_RUN
     return int(rows / len(some) * written * ROW_BYTES)
+
+
+# ---- parameters: laws of their values in family.json, studies derived from them ------------------
+def family_path(root: Path) -> Path:
+    """Return where the laws of the parameters are: family.json."""
+    return Path(root) / "family.json"
+
+
+def build_family(root: Path, say: Callable[[str], None] = lambda text: None) -> Family:
+    """Fit the laws of a study's parameters to the models of its settings; write family.json.
+
+    Every setting with at least three counts must have its model.json. Raises P3SError where
+    fewer than two settings have one.
+    """
+    from p3s.costs.parameters.fit import Traced, fit_family
+    from p3s.costs.parameters.laws import FAMILY
+    from p3s.signature.store import load_table
+
+    study = Study.open(Path(root))
+    settings = alike_in_threads(study)
+    able = [setting_name(s) for s, at in settings if len(at.signature_counts()) >= MIN_COUNTS]
+    if len(able) < MIN_SETTINGS:
+        raise P3SError(
+            f"{study.root}: laws of {', '.join(parameters(study))} need at least {MIN_SETTINGS} "
+            f"values with {MIN_COUNTS} process counts each, there is {', '.join(able) or 'none'}; "
+            f"add one: {another_value(study)}"
+        )
+    traced = []
+    for setting, at in settings:
+        model = model_of(at) if setting_name(setting) in able else None
+        tables = [load_table(at.root, n) for n in at.signature_counts()]
+        traced.append(Traced(setting, tables, model))
+    units = {one.model.work_unit for one in traced if one.model is not None}
+    if len(units) > 1:
+        raise P3SError(
+            f"{study.root}: work is in {' and in '.join(sorted(units))} at different "
+            "values of the parameters; trace all of them with one --work"
+        )
+    say(f"laws from {', '.join(able)}")
+    family = fit_family(parameters(study), traced)
+    write_json(family_path(study.root), FAMILY.data(family))
+    return family
+
+
+def _of_family(root: Study, _: int) -> Iterator[Path]:
+    """Yield the models that laws of parameters are made from, signatures where there are none."""
+    for _setting, at in alike_in_threads(root):
+        counts = at.signature_counts()
+        modelled = len(counts) >= MIN_COUNTS
+        yield from [at.model_path] if modelled else map(at.signature_path, counts)
+
+
+def load_family(root: Path) -> Family:
+    """Return family.json, checked; P3SError where there is none, or it is damaged."""
+    from p3s.costs.parameters.laws import FAMILY
+
+    path = family_path(root)
+    if not path.exists():
+        raise P3SError(f"{path}: not there; run p3s model {quoted(root)}")
+    return FAMILY.read(path)
+
+
+def instantiate(root: Path, setting: Setting) -> Path:
+    """Return the study at a setting: the traced one, or one derived from the laws (written anew).
+
+    The study's family.json must be there and the setting must name all its parameters.
+    """
+    from p3s.costs.parameters.fit import choose, derived
+    from p3s.model.stage import write
+    from p3s.pipeline.costing import build_compute, times_of
+
+    study = Study.open(Path(root))
+    at = value_study(study, setting)
+    if len(at.signature_counts()) >= MIN_COUNTS and at.model_path.exists():
+        return at.root
+    family = load_family(study.root)
+    try:
+        part = choose(family, setting)
+    except P3SError as err:
+        raise P3SError(f"{study.root}: {err}") from err
+    traced = {name: value_study(study, parse_setting(name)) for name in part.settings}
+    models = {name: model_of(at) for name, at in traced.items()}
+    times = {name: times_of(at.root, at.signature_counts()) for name, at in traced.items()}
+    model, points = derived(family, part, models, times, setting)
+    made = Study.create(at.root, filled(study.command(), setting))
+    made.update(
+        derived=True,
+        parent="../..",
+        setting={name: value_text(value) for name, value in setting.items()},
+    )
+    write(made.model_path, model)
+    build_compute(made.root, points)
+    return made.root
+
+
+def of_one_value(study: Study) -> None:
+    """Raise P3SError for a study with parameters itself: its models are those of its values."""
+    names = parameters(study)
+    if names:
+        raise P3SError(
+            f"{study.root}: holds a study for every value of {', '.join(names)}; name a value "
+            f"with --param {names[0]}=VALUE, or one of its studies: "
+            + ", ".join(str(at.root) for _, at in settings_in(study)[:3])
+        )
+
+
+def refresh(study: Study, again: bool = False) -> bool:
+    """Make the model of a derived study again where it is older than its family.
+
+    Returns False for a study that has, or can have, a model of its own. Errors: P3SError, as of
+    :func:`of_one_value`.
+    """
+    of_one_value(study)
+    if study.manifest().get("teams") and not study.counts():
+        return True  # p3s.threads makes it again
+    found = parent_of(study)
+    if found is None or not study.manifest().get("derived") or len(study.counts()) >= MIN_COUNTS:
+        return False
+    root, setting = found
+    if again or is_stale(study.model_path, [family_path(root.root)]):
+        instantiate(root.root, setting)
+    return True
+
+
+#: All files of a study that are made of others.
+STAGES = {
+    "signature": Stage(
+        Study.signature_path,
+        lambda study, n: [run.path / "run.json" for run in study.runs(n)],
+        _is_old,
+    ),
+    "model": Stage(
+        lambda study, _: study.model_path,
+        lambda study, _: map(study.signature_path, study.signature_counts()),
+        _knows_more,
+    ),
+    "compute": Stage(lambda study, _: study.compute_path, _of_compute),
+    "scaled": Stage(Study.scaled_path, _of_scaled),
+    "replay": Stage(
+        Study.replay_path,
+        lambda study, n: [study.scaled_path(n)],
+        lambda study, n: is_old_replay(study.replay_path(n)),
+    ),
+    "family": Stage(lambda study, _: family_path(study.root), _of_family),
+}

@@ -1,63 +1,22 @@
-"""What the user states of a study: its process grid, iterations of loops, counts to leave out."""
+"""What the user states: a process grid, iterations of loops, process counts to leave out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from p3s.base.errors import UsageError
 from p3s.base.extents import EXTENTS, extents_in, shape
-from p3s.base.settings import parent_of
-from p3s.base.study import Study
-from p3s.base.text import processes, quoted
-from p3s.model.grid.stated import LAST, Contradiction, Extents, Statement
-from p3s.model.stage import keep_dims
+from p3s.base.settings import MIN_COUNTS
+from p3s.base.text import processes
+from p3s.model.grid.stated import LAST, Extents, Statement
 from p3s.model.tripcounts import MAX_TRIPS
-from p3s.pipeline.stages import MIN_COUNTS
 
 #: A grid of more dimensions is not modelled; no study goes above so many processes.
 MAX_DIMENSIONS, MAX_COUNT = 4, 1 << 24
 #: Takes a statement back.
 NONE = "none"
-
-
-@contextmanager
-def stated(
-    study: Study,
-    trips: Sequence[str] = (),
-    grid: Sequence[str] = (),
-    fastest: str = "",
-    without: Sequence[int] = (),
-    back: Sequence[int] = (),
-) -> Iterator[None]:
-    """Keep what the user states with the study, unless what is done then shows it cannot be meant.
-
-    Texts are those of the options --trips, --grid, --fastest; without, back: process counts.
-    """
-    was = {**study.manifest(), "without": study.left_out()}
-    said: dict[str, Any] = {}
-    if trips:
-        said["trips"] = stated_trips(trips, was.get("trips", {}))
-    if grid or fastest:
-        _refuse_derived(study)
-        said["grid"] = stated_grid(
-            grid, fastest, Statement.from_json(was.get("grid", {}))
-        ).to_json()
-    if without or back:
-        said["without"] = _without(study, without, back)
-    if said:
-        study.update(**said)
-    try:
-        yield
-    except BaseException as err:
-        if said:
-            study.update(**{name: was.get(name, {}) for name in said})
-        if isinstance(err, Contradiction) and (grid or fastest):
-            raise UsageError(str(err)) from err
-        raise
 
 
 def stated_trips(words: Sequence[str], before: Mapping[str, int]) -> dict[str, int]:
@@ -76,9 +35,13 @@ def stated_trips(words: Sequence[str], before: Mapping[str, int]) -> dict[str, i
     return trips
 
 
-def _without(study: Study, gone: Sequence[int], taken: Sequence[int]) -> list[int]:
-    """Return the counts that are left out once some more are, and some are taken back."""
-    have, before = study.complete_counts(), study.left_out()
+def left_without(
+    have: Sequence[int], before: Sequence[int], gone: Sequence[int], taken: Sequence[int]
+) -> list[int]:
+    """Return the counts that are left out once some more are, and some are taken back.
+
+    have: those that were traced; before: of these, those that are left out already.
+    """
     for n in gone:
         if n not in have:
             raise UsageError(f"--without {n}: no run at {processes(n)}; there are {_listed(have)}")
@@ -99,16 +62,6 @@ def _without(study: Study, gone: Sequence[int], taken: Sequence[int]) -> list[in
 
 def _listed(counts: Sequence[int]) -> str:
     return ", ".join(map(str, counts)) or "none"
-
-
-def _refuse_derived(study: Study) -> None:
-    """Refuse a grid for a value of a parameter whose model is derived from those of others."""
-    around = parent_of(study)
-    if around is not None and study.manifest().get("derived"):
-        raise UsageError(
-            f"--grid: {study.root} is derived from other values; state the grid for "
-            f"them all: p3s model {quoted(around[0].root)} --grid ..."
-        )
 
 
 def _number(text: str, most: int = MAX_COUNT) -> int | None:
@@ -166,17 +119,6 @@ def parse_dims(text: str, words: Sequence[str]) -> dict[int, Extents]:
         if found.setdefault(n, dims) != dims:
             raise UsageError(f"--dims {text}: two grids for {n} processes")
     return found
-
-
-def keep_parsed(study: Study, text: str) -> None:
-    """Keep the extents of --dims for the study's own command."""
-    keep_dims(outermost(study), parse_dims(text, study.command()))
-
-
-def outermost(study: Study) -> Study:
-    """Return the study around one at a value of a parameter, else the study itself."""
-    around = parent_of(study)
-    return around[0] if around is not None else study
 
 
 # ---- a stated grid -----------------------------------------------------------------------------

@@ -8,25 +8,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from p3s.base.artefacts import crc_of
+from p3s.base.artefacts import changed_ns, crc_of, write_json
 from p3s.base.errors import P3SError
 from p3s.base.records import runs_in
 from p3s.base.serialise import to_data
 from p3s.base.settings import traces_of
-from p3s.base.study import Study, write_json
 from p3s.capture import run_files
 from p3s.costs.types import load as load_compute
 from p3s.model.compare import compare
 from p3s.model.comparison import VALIDATION, Comparison
 from p3s.model.order.unfold import left_to_chance
-from p3s.model.stage import load
+from p3s.model.stage import NAME as MODEL
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
 from p3s.pipeline.commands import Commands
-from p3s.pipeline.records import structure_of
+from p3s.pipeline.records import known, model_of, opened, structure_of
 from p3s.pipeline.saved import read_prediction
 from p3s.predict.doubts import of_validation
-from p3s.predict.estimates import Dealt
+from p3s.predict.estimates import Dealt, Structure
 from p3s.predict.residual import Measured, measured_in
 from p3s.predict.types import Count, Prediction, Reason
 from p3s.signature.signature import read_alike
@@ -95,8 +94,8 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
 
     Every event of the run counts in every number.
     """
-    study = Study.open(Path(study_dir))
-    model = load(study.root)
+    study = opened(Path(study_dir))
+    model, traces = model_of(study), traces_of(study)
     run = run_files(Path(run_dir))
     if run.np != n:
         raise P3SError(
@@ -105,7 +104,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
         )
     problem = run.problems[min(run.problems)] if run.problems else ""
     if not problem:
-        part = read_alike(traces_of(study), model.sites, list(run.files.values()))
+        part = read_alike(traces, model.sites, list(run.files.values()))
         problem = part.problem
     if problem:
         raise P3SError(
@@ -113,16 +112,17 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
             f"run `p3s validate -n {n}` again"
         )
     table = table_of([part], [run.wall_ns], str(run_dir))
-    compared = compare(model, table, _moved(study, n))
+    compared = compare(model, table, _moved(study.root, n))
     if compared.order is not None:  # which ranks' partners may come in any order
         compared = replace(compared, order=left_to_chance(compared.order, Path(run_dir)))
-    dealt, reasons = _dealt(study, Path(run_dir), compared)
+    structure, said = structure_of(study), tuple(of_validation(compared, Commands(study)))
+    dealt, reasons = _dealt(structure, said, Path(run_dir), compared)
     result = Validation(
         model.counts,
         crc_of(study.model_path),
         compared,
         _verdicts(model, compared),
-        run_time(study, Path(run_dir), n),
+        run_time(study.root, Path(run_dir), n),
         reasons,
         dealt,
     )
@@ -131,21 +131,19 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
 
 
 def _dealt(
-    study: Study, run_dir: Path, compared: Comparison
+    structure: Structure, reasons: tuple[Reason, ...], run_dir: Path, compared: Comparison
 ) -> tuple[Dealt | None, tuple[Reason, ...]]:
     """Return the tasks of a queue, None where the program has none, and what speaks against the
     model."""
-    reasons = tuple(of_validation(compared, Commands(study)))
-    structure = structure_of(study)
     dealt = structure.dealt(run_dir, compared)
     if dealt is not None and dealt.same:
         reasons = structure.minded(reasons, {"validate-missed": [compared]})
     return dealt, reasons
 
 
-def _moved(study: Study, n: int) -> dict[int, float]:
+def _moved(root: Path, n: int) -> dict[int, float]:
     """Return the factors of the phases' work where it was moved to another number of threads."""
-    compute = load_compute(study.root)
+    compute = load_compute(root)
     if compute is None or compute.teams is None:
         return {}
     teams = compute.teams
@@ -161,18 +159,18 @@ def _verdicts(model: Model, compared: Comparison) -> tuple[Kept, ...]:
     )
 
 
-def run_time(study: Study, run_dir: Path, n: int) -> dict[str, Any]:
+def run_time(root: Path, run_dir: Path, n: int) -> dict[str, Any]:
     """Compare the run's time with the study's prediction at ``n`` (docs/formats.md, validate).
 
     ``inside`` is None where they cannot be compared; ``why_not``, one of WHY_NOT, says why.
     """
     records = [run for run in runs_in(run_dir.parent, n) if run.path == run_dir]
     run = measured_in(records, n)
-    prediction = _prediction(study)
+    prediction = known(lambda: read_prediction(root))  # none, or of another version
     rows = prediction.counts if prediction else ()
     row = next((row for row in rows if row.n == n), None)
     low, high = (row.model_low_s, row.model_high_s) if row else (None, None)
-    why_not = _why_no_run(run) or _why_no_prediction(study, prediction, row)
+    why_not = _why_no_run(run) or _why_no_prediction(root, prediction, row)
     return {
         "predicted_s": row.model_s if row else None,
         "low_s": low,
@@ -188,14 +186,6 @@ def run_time(study: Study, run_dir: Path, n: int) -> dict[str, Any]:
     }
 
 
-def _prediction(study: Study) -> Prediction | None:
-
-    try:
-        return read_prediction(study.root)
-    except P3SError:  # there is none, or it is of another version
-        return None
-
-
 def _why_no_run(run: Measured | None) -> str:
     """Return why a run's time does not tell how fast the program is, "" where it does."""
     if run is None:
@@ -205,11 +195,11 @@ def _why_no_run(run: Measured | None) -> str:
     return "" if run.representative else "off-core"
 
 
-def _why_no_prediction(study: Study, prediction: Prediction | None, row: Count | None) -> str:
+def _why_no_prediction(root: Path, prediction: Prediction | None, row: Count | None) -> str:
     """Return why no predicted time can be compared with a run's, "" where one can."""
     if prediction is None or row is None:
         return "not-predicted"
-    if study.model_path.stat().st_mtime_ns > study.prediction_path.stat().st_mtime_ns:
+    if changed_ns(root / MODEL) > changed_ns(root / "prediction.json"):
         return "outdated"
     if row.n > 1 and prediction.network is not None and prediction.network.published:
         return "other-network"

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from p3s.base import workers
-from p3s.base.artefacts import write_bytes
+from p3s.base.artefacts import write_bytes, write_json
 from p3s.base.errors import P3SError
-from p3s.base.records import commit_run, stage_run
+from p3s.base.records import commit_run, scaled_dir, stage_run
 from p3s.base.staging import discard
 from p3s.base.tables import TableFacts
 from p3s.costs.apply import PhaseSums
@@ -24,6 +24,7 @@ from p3s.model.evaluate import Evaluator, phase_weight, spread_ranks
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.order.unfold import places_asked_for
 from p3s.model.reasons import Verdict
+from p3s.model.stage import NAME as MODEL
 from p3s.model.types import Model, Phase
 from p3s.model.verdicts import chance_of_another, other_extents, structure_open
 from p3s.program.parts import (
@@ -54,26 +55,24 @@ RANKS_PER_PART = 2048
 
 
 def write_scaled(
-    study_dir: Path, n: int, ranks: Sequence[int] | None = None, *, spread: bool = False
+    root: Path, n: int, ranks: Sequence[int] | None = None, *, spread: bool = False
 ) -> ScaledHead:
-    """Write the scaled trace of ``n`` processes and return its head (scaled.json).
+    """Write the scaled trace of ``n`` processes into a study and return its head (scaled.json).
 
     ranks: only these, into a directory of its own (scaled/npNNNNNN.ranks). spread: where there are
     more than MOST_RANKS, only ranks that stand for all (:func:`p3s.model.evaluate.spread_ranks`).
     """
-    from p3s.base.study import Study, write_json
-
     if n < 1:
         raise P3SError(f"scale: {n} processes cannot be; give a count of 1 or more")
-    study = Study.open(Path(study_dir))
     wanted = None if ranks is None else _checked(ranks, n)
     few = wanted is None and spread and n > MOST_RANKS
     if few:
         wanted = spread_ranks(n)
     if wanted is None and n > MOST_RANKS:
         raise P3SError(f"scale: {n} processes have too many rows to write; name some with --ranks")
-    call = Call(study.root.absolute(), n)
-    target = scaled_dir(study.scaled_dir(n), ranks)
+    call = Call(root.absolute(), n)
+    target = some_dir(scaled_dir(root, n), ranks)
+    made_of = [root / MODEL, root / "compute.json"]
     staged = stage_run(target)
     try:
         builder = builder_of(call)
@@ -83,7 +82,7 @@ def write_scaled(
         uses = FileSums(len(model.items))
         tables: dict[str, TableFacts] = {}
         tasks = [(call, some) for some in _parts(wanted, n)]
-        for k, made in enumerate(workers.each(part_of, tasks, study.model_path)):
+        for k, made in enumerate(workers.each(part_of, tasks, root / MODEL)):
             part = staged / f"part-{k:05d}.parquet"
             write_bytes(part, made.data)
             tables[part.name] = made.facts
@@ -102,7 +101,7 @@ def write_scaled(
             share = n / len(wanted)
             short = [replace(one, ranks=round(one.ranks * share)) for one in out.emptied]
             out = replace(out, emptied=tuple(short))
-        write_json(staged / "scaled.json", SCALED.data(out), [study.model_path, study.compute_path])
+        write_json(staged / "scaled.json", SCALED.data(out), made_of)
         commit_run(staged, target)
     finally:
         builder_of.cache_clear()
@@ -123,7 +122,7 @@ def _ranges(ranks: np.ndarray) -> tuple[tuple[int, int], ...]:
     return tuple((int(part[0]), int(part[-1])) for part in parts)
 
 
-def scaled_dir(whole: Path, ranks: Sequence[int] | None) -> Path:
+def some_dir(whole: Path, ranks: Sequence[int] | None) -> Path:
     """Return the directory of a scaled trace; that of some ranks stands beside the whole one."""
     return whole if ranks is None else whole.with_name(whole.name + ".ranks")
 

@@ -9,6 +9,7 @@ import pytest
 from commands import cli
 
 from p3s.base.errors import Damaged, P3SError
+from p3s.base.settings import traces_of
 from p3s.base.study import Study, write_json
 from p3s.capture.types import Call, RankTrace, RunTrace
 from p3s.methods.baseline.fromstudy import times_of_study
@@ -252,7 +253,7 @@ def test_times_of_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share
         (16, 1): (trace_of(0.75, 0.5), "complete"),
     }
     study = study_of(tmp_path / "study", monkeypatch, runs, shared=shared)
-    found = times_of_study(study)
+    found = times_of_study(traces_of(study))
     assert [(r.n, r.seconds, r.valid) for r in found.runs if r.component == "total"] == [
         (4, 2.0, True),
         (4, 2.5, True),

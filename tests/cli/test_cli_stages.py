@@ -25,7 +25,8 @@ from p3s.base.study import SCHEMA_VERSION, Study, write_json
 from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model, NotModelled
-from p3s.pipeline.saved import PredictionFile, as_of_now
+from p3s.pipeline.records import as_of_now
+from p3s.pipeline.saved import PredictionFile
 from p3s.pipeline.validating import Validation
 from p3s.program.types import ScaledHead, ScaledPhase
 from p3s.replay.settings import ReplaySettings
@@ -138,16 +139,16 @@ class Stages:
             events=100 * np, phases=[1, 2], sites={}, not_modelled=(), tracing={}, buffers={}
         )
 
-    def build(self, study_dir: Path, holdout: bool = True) -> Model:
+    def build(self, study: Study, holdout: bool = True) -> Model:
         self.calls.append(("model", holdout))
-        counts = Study(study_dir).signature_counts()
+        counts = study.signature_counts()
         model = replace(
             models.built(self.program),
             counts=tuple(counts),
             holdout=self.holdout,
             not_modelled=self.not_modelled,
         )
-        write_json(Study(study_dir).model_path, as_file(model))
+        write_json(study.model_path, as_file(model))
         return model
 
     def write_scaled(
@@ -155,10 +156,7 @@ class Stages:
     ) -> ScaledHead:
         self.calls.append(("scale", n))
         study = Study(study_dir)
-        for part in study.scaled_dir(n).glob("*"):
-            part.unlink()
-        if study.scaled_dir(n).exists():
-            study.scaled_dir(n).rmdir()
+        shutil.rmtree(study.scaled_dir(n), ignore_errors=True)
         put_scaled(study, n, [(r, 0, 10, 64e6 / n) for r in range(n)], [phase(0)])
         return made_head(n)
 
@@ -169,13 +167,8 @@ class Stages:
         more["progress"]("measuring")
         self.calls.append(("replay", n, settings))
         study = Study(scaled_dir.parent.parent)
-        put_replay(
-            study,
-            n,
-            [(r, 0, 1e6, 1e6, 1e6) for r in range(n)],
-            representative=False,
-            why_not_representative="4 ranks shared 2 cores",
-        )
+        why = {"representative": False, "why_not_representative": "4 ranks shared 2 cores"}
+        put_replay(study, n, [(r, 0, 1e6, 1e6, 1e6) for r in range(n)], **why)
         return {
             "n": n,
             "iterations": 3,
@@ -183,8 +176,7 @@ class Stages:
             "classes": [],
             "phases": [],
             "measured_share": 1.0,
-            "representative": False,
-            "why_not_representative": "4 ranks shared 2 cores",
+            **why,
         }
 
     def validate(self, study_dir: Path, run_dir: Path, n: int) -> Validation:
@@ -217,7 +209,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr("p3s.signature.signature.characterize", stand_in.characterize)
     monkeypatch.setattr("p3s.signature.store.load_phases", lambda study_dir: {})
-    monkeypatch.setattr("p3s.model.stage.build", stand_in.build)
+    monkeypatch.setattr("p3s.pipeline.stages.fit_model", stand_in.build)
     monkeypatch.setattr("p3s.program.generate.write_scaled", stand_in.write_scaled)
     monkeypatch.setattr("p3s.pipeline.prediction.measured", lambda study, np: None)
     return stand_in
@@ -705,17 +697,17 @@ def test_damaged_signature_is_made_again(
         if np == 4 and ("characterize", 4) not in stages.calls:
             raise P3SError("np=4: the signature is damaged")
 
-    def build(study_dir: Path, holdout: bool = True) -> Model:
-        load(study_dir, 4)
-        return stages.build(study_dir, holdout)
+    def build(study: Study, holdout: bool = True) -> Model:
+        load(study.root, 4)
+        return stages.build(study, holdout)
 
     monkeypatch.setattr("p3s.signature.store.load_table", load)
     monkeypatch.setattr("p3s.pipeline.stages._ensure_times", lambda *_: None)  # reads them too
-    monkeypatch.setattr("p3s.model.stage.build", build)
+    monkeypatch.setattr("p3s.pipeline.stages.fit_model", build)
     cli(f"model {root}")
     assert stages.calls == [("characterize", 4), ("model", True)]
     monkeypatch.setattr(
-        "p3s.model.stage.build", lambda *_, **__: (_ for _ in ()).throw(P3SError("no fit"))
+        "p3s.pipeline.stages.fit_model", lambda *_, **__: (_ for _ in ()).throw(P3SError("no fit"))
     )
     cli(f"model {root}", code=1)  # what is not the signatures' fault is not hidden
 

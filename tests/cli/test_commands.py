@@ -25,7 +25,6 @@ from test_reasons import run_of
 
 import p3s
 from p3s.base.artefacts import write_json
-from p3s.base.command_lines import another_value
 from p3s.base.settings import value_study
 from p3s.base.study import Study
 from p3s.cli.progress import progress
@@ -33,6 +32,7 @@ from p3s.model.comparison import Overlap, Unmodelled
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_file
 from p3s.model.types import Admissible, NextCount
+from p3s.pipeline import commands as proposed
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.commands import Commands, count_to_predict, count_to_validate, of_traces
 from p3s.pipeline.stages import too_few
@@ -254,12 +254,12 @@ def test_another_value_of_a_parameter(tmp_path: Path, monkeypatch: pytest.Monkey
     for n in (2, 4):
         put_run(at, n)
     line = "p3s characterize -n 2,4,8 --param size=100 -o s -- mpiexec -n {np} ./app {size}"
-    assert another_value(root) == line  # it has too few counts
+    assert proposed.another_value(root) == line  # it has too few counts
     (at.root / "signature").mkdir()
     for n in (2, 4, 8):
         put_run(at, n)
         at.signature_path(n).write_text("{}")
-    assert another_value(root) == line.replace("=100", "=200")
+    assert proposed.another_value(root) == line.replace("=100", "=200")
 
 
 def test_laws_of_parameters_that_miss_the_work_propose_another_value() -> None:
@@ -293,9 +293,9 @@ def test_a_prediction_for_another_machine_proposes_runs_of_the_study(study: Stud
 def test_one_process_alone_is_predicted_without_a_replay(study: Study) -> None:
     """It has nobody to talk to, whatever nodes there are to measure messages on."""
     several = Request("auto", "", False, ReplaySettings(hosts=("n0", "n1")))
-    assert basis_of(several, [1, 2], None, bool).replay
-    assert not basis_of(several, [1], None, bool).replay
-    assert not basis_of(replace(several, settings=ReplaySettings()), [1], None, bool).replay
+    assert basis_of(several, [1, 2], None, bool)[1]
+    assert not basis_of(several, [1], None, bool)[1]
+    assert not basis_of(replace(several, settings=ReplaySettings()), [1], None, bool)[1]
 
 
 def test_what_takes_long_says_what_it_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

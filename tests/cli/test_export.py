@@ -17,6 +17,7 @@ from steps_builder import Builder
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.ops import MAKES_COMM
+from p3s.base.settings import traces_of
 from p3s.base.study import Study, write_json
 from p3s.formats import goal
 from p3s.formats.calls import programs_of_steps
@@ -25,7 +26,7 @@ from p3s.formats.exported import Exported, Options, check_free, new_directory, n
 from p3s.formats.simgrid import format as simgrid
 from p3s.formats.simgrid.platform import lines_of, settings, write_platform
 from p3s.formats.study import export
-from p3s.model import build
+from p3s.pipeline.stages import fit_model
 from p3s.program.collectives.choose import library_of
 from p3s.program.collectives.expand import expand
 from p3s.program.generate import write_scaled
@@ -65,7 +66,7 @@ needs_simgrid = pytest.mark.skipif(
 
 def written(study: Study, to: str, n: int, target: Path, options: Options) -> Exported:
     """Write an export; return what is said of it."""
-    return export(study, WRITERS[to], n, target, options, lambda text: None)
+    return export(traces_of(study), WRITERS[to], n, target, options, lambda text: None)
 
 
 def whole(study: Study, n: int):
@@ -89,7 +90,7 @@ def studies(tmp_path_factory):
                 study.signature_path(count).parent.mkdir(exist_ok=True)
                 write_tables(table, study.signature_path(count))
                 write_json(study.signature_path(count), SIGNATURE.data(signature_of(table)))
-            build(study.root)
+            fit_model(study)
             write_scaled(study.root, n)
             known[name] = study
         return known[name], n

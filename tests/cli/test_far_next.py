@@ -17,6 +17,7 @@ from corpus import Recorder
 from p3s.base.artefacts import write_json
 from p3s.base.command_lines import shown, without_arguments
 from p3s.base.errors import P3SError
+from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.base.text import command_line
 from p3s.costs.small_runs.proposal import default_target, propose
@@ -26,6 +27,7 @@ from p3s.model.holdout import build_model
 from p3s.model.stage import as_of_now
 from p3s.model.types import Model, NextCount
 from p3s.pipeline.commands import far, tracing
+from p3s.pipeline.records import known_of
 from p3s.report.next import render_far
 
 
@@ -113,7 +115,7 @@ def test_the_command_of_a_smaller_workload_ends_before_the_arguments(tmp_path: P
     words = ["mpiexec", "-n", "{np}", "./nowhere/app", "--size", "4"]
     assert without_arguments(words) == ["mpiexec", "-n", "{np}", "./nowhere/app"]
     study = Study.create(tmp_path / "s", words)
-    assert far(study, [4, 8]) == [
+    assert far(traces_of(study), [4, 8]) == [
         "p3s",
         "characterize",
         "--far",
@@ -124,7 +126,7 @@ def test_the_command_of_a_smaller_workload_ends_before_the_arguments(tmp_path: P
         "--",
         *words[:4],
     ]
-    assert far(Study.create(tmp_path / "t", words[:4]), [4, 8]) == []
+    assert far(traces_of(Study.create(tmp_path / "t", words[:4])), [4, 8]) == []
     assert measured_range(load(study.root)) == ({}, {})
     phases = phase_costs(0), phase_costs(2, x=(3.5, 70.0), n=(2.0, 40.5))
     write_json(study.compute_path, COMPUTE.data(compute_model("instructions", phases=phases)))
@@ -156,11 +158,12 @@ def test_the_command_has_the_options_of_the_runs(tmp_path: Path) -> None:
     more = {"counters": ["cycles", "instructions"], "limit_bytes": 1 << 20, "timeout_s": 7200.0}
     for rep in range(3):
         put_run(study, 4, rep, **more)
-    words = tracing(study, models.built("ring"), [9, 6])
+    ring = models.built("ring")
+    words = tracing(traces_of(study), ring, [9, 6])
     assert " ".join(words[2 : words.index("-o")]) == (
         "-n 6,9 -r 3 --counters cycles,instructions --limit 1048576 --timeout 7200"
     )
-    counted = tracing(study, replace(models.built("ring"), work_unit="instructions"), [9])
+    counted = tracing(traces_of(study), replace(ring, work_unit="instructions"), [9])
     assert counted[4:7] == ["--work", "instructions", "--no-times"]
 
 
@@ -171,12 +174,12 @@ def test_the_command_has_the_grid_of_a_program_that_gets_it(tmp_path: Path) -> N
     wanted = (NextCount(12, (3, 4), 1.0, ()), NextCount(16, (4, 4), 1.0, ()))
     model = replace(models.built("jacobi2d"), next=wanted)
     model = replace(model, grid=replace(model.grid, dims={"6": (2, 3)}))
-    found = tracing(study, model, [12, 16])
+    found = tracing(traces_of(study), model, [12, 16])
     assert found[4:6] == ["--dims", "12=3x4"]  # MPI_Dims_create deals 16 so, too
     assert command_line(found).endswith("-- mpiexec -n {np} ./app {px} {py}")
     # the model has them in another order
     model = replace(model, grid=replace(model.grid, dims={"6": (3, 2)}))
-    assert tracing(study, model, [12, 16])[4] == "-o"
+    assert tracing(traces_of(study), model, [12, 16])[4] == "-o"
 
 
 def test_wall_time_where_processes_would_share_cores(
@@ -188,10 +191,10 @@ def test_wall_time_where_processes_would_share_cores(
     for n in (2, 4, 8):
         put_run(study, n, work_unit="wall_ns", oversubscribed=False)
     wall = models.built("ring")
-    assert tracing(study, wall, [6])[2:5] == ["-n", "6", "-o"]
-    assert tracing(study, wall, [12])[2:6] == ["-n", "2,4,8,12", "--work", "cpu"]
+    assert tracing(traces_of(study), wall, [6])[2:5] == ["-n", "6", "-o"]
+    assert tracing(traces_of(study), wall, [12])[2:6] == ["-n", "2,4,8,12", "--work", "cpu"]
     put_run(study, 16, work_unit="wall_ns", oversubscribed=True)
-    assert tracing(study, wall, [12])[2:6] == ["-n", "12", "--work", "wall"]
+    assert tracing(traces_of(study), wall, [12])[2:6] == ["-n", "12", "--work", "wall"]
 
 
 def test_the_command_works_from_another_directory(
@@ -206,13 +209,15 @@ def test_the_command_works_from_another_directory(
     os.utime(study.runs_dir(4) / "run.json", (0, 0))
     put_run(study, 2, directory=str(home))
     plain = "p3s characterize -n 9 -o {} -- mpiexec -n {{np}} ./app 'it'\"'\"'s'"
-    assert shown(study, tracing(study, models.built("ring"), [9])) == plain.format("s")
+    traces = traces_of(study)
+    assert shown(traces, tracing(traces, models.built("ring"), [9])) == plain.format("s")
     monkeypatch.chdir(tmp_path)
     moved = Study(Path("home dir/s"))
     line = plain.format(f"'{home}/s'")
-    assert shown(moved, tracing(moved, models.built("ring"), [9])) == f"(cd '{home}' && {line})"
+    words = tracing(traces_of(moved), models.built("ring"), [9])
+    assert shown(traces_of(moved), words) == f"(cd '{home}' && {line})"
     home.rename(tmp_path / "other")
-    assert shown(Study(tmp_path / "other/s"), ["p3s"]) == "p3s"  # the directory is gone
+    assert shown(traces_of(Study(tmp_path / "other/s")), ["p3s"]) == "p3s"  # the directory is gone
 
 
 def test_a_line_is_taken_apart_into_the_same_words() -> None:
@@ -227,14 +232,14 @@ def test_a_refused_count_is_not_proposed_again(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
     model = models.built("halo3d")
     first = model.next[0].n
-    assert as_of_now(study, model) is model
+    assert as_of_now(model, known_of(study)) is model
     (study.root / "validate" / f"np{first:06d}.r0.failed").mkdir(parents=True)
-    now = as_of_now(study, model)
+    now = as_of_now(model, known_of(study))
     assert first in now.admissible.failed
     assert now.next and first not in [each.n for each in now.next]
     # nor one that was traced and is left out
     put_run(study, now.next[0].n)
-    assert now.next[0].n not in [each.n for each in as_of_now(study, model).next]
+    assert now.next[0].n not in [each.n for each in as_of_now(model, known_of(study)).next]
 
 
 def test_an_interpreter_keeps_its_script() -> None:

@@ -14,17 +14,9 @@ from p3s.cli.progress import Progress
 from p3s.cli.values import parse_asked
 from p3s.model.grid import admissible
 from p3s.model.grid.admissible import choose, hidden, left_open, telling
-from p3s.pipeline.records import known_counts
-from p3s.pipeline.tracing.counts import (
-    Asked,
-    Failure,
-    Grids,
-    Known,
-    Traced,
-    reasons,
-    trace_asked,
-    warn,
-)
+from p3s.model.stage import Known
+from p3s.pipeline.records import known_of
+from p3s.pipeline.tracing.counts import Asked, Failure, Grids, Traced, reasons, trace_asked, warn
 
 TAKES = {
     "any": lambda n: True,
@@ -124,12 +116,12 @@ def test_a_program_that_fails_alike_at_two_counts_is_not_tried_at_others(tmp_pat
         return fails
 
     died = trace(lambda n: f"rank 0 of {n} died: no input")
-    done = trace_asked(asked, [4, 8, 9, 16], partial(known_counts, study), grids, died, Progress())
+    done = trace_asked(asked, [4, 8, 9, 16], partial(known_of, study), grids, died, Progress())
     assert traced == [8, 9] and "refuses" not in capsys.readouterr().err
     assert reasons(done.failed) == "np=8, 9: ./app: rank 0 died: no input"
     traced.clear()
     parity = trace(lambda n: "odd" if n % 2 else "even")
-    trace_asked(asked, [4, 8, 9, 16], partial(known_counts, study), grids, parity, Progress())
+    trace_asked(asked, [4, 8, 9, 16], partial(known_of, study), grids, parity, Progress())
     assert traced[:4] == [8, 9, 4, 16] and len(traced) > 4
 
 

@@ -24,8 +24,9 @@ from p3s.model.grid.stated import LAST, Contradiction, Statement, of_arguments, 
 from p3s.model.holdout import build_model
 from p3s.model.nextcount import questions
 from p3s.model.sizing import vote_of_sizes
-from p3s.model.stage import check_dims, keep_dims, known_grid, listed_extents
+from p3s.model.stage import check_dims
 from p3s.model.text import grid_text
+from p3s.pipeline.records import keep_dims, known_of
 from p3s.pipeline.statements import parse_dims
 from p3s.pipeline.statements import stated_grid as stated
 from p3s.report.equations import notes
@@ -311,9 +312,9 @@ def test_extents_are_kept_with_the_study_and_found_from_inside_it(tmp_path):
     keep_dims(study, {32: (2, 4, 4)})
     inside = Study.create(study.far_dir("w1"), COMMAND)
     for each in (study, inside):
-        assert listed_extents(each) == {8: (8, 1, 1), 16: (4, 2, 2), 32: (2, 4, 4)}
-    assert known_grid(study) == of_arguments(3, listed_extents(study))
-    assert math.prod(listed_extents(study)[32]) == 32
+        assert known_of(each).extents == {8: (8, 1, 1), 16: (4, 2, 2), 32: (2, 4, 4)}
+    assert known_of(study).grid == of_arguments(3, known_of(study).extents)
+    assert math.prod(known_of(study).extents[32]) == 32
     study.update(grid=Statement(2).to_json())
-    assert known_grid(study) == Statement(2, by_user=True)
-    check_dims(study, {8: (2, 2, 2)}, [])  # no run at 8 yet
+    assert known_of(study).grid == Statement(2, by_user=True)
+    check_dims(known_of(study), {8: (2, 2, 2)}, [])  # no run at 8 yet

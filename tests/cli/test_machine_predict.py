@@ -23,7 +23,8 @@ from p3s.costs.types import COMPUTE, LawEntry
 from p3s.machine.factor import Factor
 from p3s.machine.machinefile import Machine
 from p3s.model.stage import load as load_model
-from p3s.pipeline.other_machine import base_path, place_of
+from p3s.pipeline.predicting import place_of
+from p3s.pipeline.stages import base_path
 
 CELLS, ITERS, COUNTS = 1 << 24, 10, (4, 8, 16, 32)
 CACHES = (32 << 10, 1 << 20, 32 << 20)

@@ -44,7 +44,7 @@ def compared(
     write_json(run_dir / "run.json", head)
     made = None if run is None else Measured(N, **{**ONE_S, **run})
     monkeypatch.setattr("p3s.pipeline.validating.measured_in", lambda records, n: made)
-    return run_time(study, run_dir, N)
+    return run_time(study.root, run_dir, N)
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_a_prediction_older_than_the_model_is_not_compared(
     later = study.prediction_path.stat().st_mtime_ns + 10**9
     os.utime(study.model_path, ns=(later, later))
     run_dir = study.validate_run_dir(N)
-    assert run_time(study, run_dir, N)["why_not"] == "outdated"
+    assert run_time(study.root, run_dir, N)["why_not"] == "outdated"

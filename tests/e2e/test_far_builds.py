@@ -14,8 +14,7 @@ from tracer_helpers import compile_c, the_mpi
 
 from p3s.base.study import Study
 from p3s.model.stage import load
-from p3s.pipeline.costing import other_points
-from p3s.pipeline.other_inputs import same_places
+from p3s.pipeline.costing import other_points, same_places
 from p3s.signature.store import load_table
 
 #: A ring of SIZE cells; what the compiler makes of the loops depends on it.

@@ -15,8 +15,7 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi, usable_mpi
 from p3s.base.study import Study
 from p3s.costs.points import Point
 from p3s.model.stage import load
-from p3s.pipeline.costing import other_points
-from p3s.pipeline.other_inputs import name_for
+from p3s.pipeline.costing import name_for, other_points
 
 OTHER = """
 #include <mpi.h>

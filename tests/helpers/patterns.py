@@ -23,14 +23,15 @@ from p3s.base.host.mpi import OPENMPI
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.capture import run_files
-from p3s.model import stage
 from p3s.model.compare import compare, overlap, predicted_tallies, true_triples
 from p3s.model.comparison import Overlap
 from p3s.model.evaluate import generate
 from p3s.model.reasons import Verdict
+from p3s.model.stage import load
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
 from p3s.pipeline.gather import put_runs
+from p3s.pipeline.stages import fit_model
 from p3s.signature.signature import characterize, read_alike
 from p3s.signature.tables import PointTable, table_of
 from p3s.signature_runner.launch import run_traced
@@ -112,8 +113,8 @@ def modelled(study_dir: Path, run_dirs: Sequence[Path], command: Sequence[str]) 
     for n in sorted({run.np for run in study.runs()}):
         characterize(traces_of(study), n)
     study.update()
-    stage.build(study.root)
-    return stage.load(study.root)
+    fit_model(study)
+    return load(study.root)
 
 
 def captured(study_dir: Path, model: Model, run_dir: Path) -> PointTable:

@@ -170,18 +170,18 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "threads",
         "threads/threads.json",
-        _by("p3s.methods.threads.stage:load", lambda path: (Study(path.parent),)),
+        _by("p3s.methods.threads.stage:load", lambda path: (path.parent,)),
     ),
     Reader("surface", "threads/surface.json", _by("p3s.predict.surface:SURFACE.read")),
     Reader(
         "advice",
         "threads/advice.json",
-        _by("p3s.methods.threads.advise.text:load", lambda path: (Study(path.parent),)),
+        _by("p3s.methods.threads.advise.text:load", lambda path: (path.parent,)),
     ),
     Reader(
         "family",
         "family/family.json",
-        _by("p3s.pipeline.family:load_family", lambda path: (path.parent,)),
+        _by("p3s.pipeline.stages:load_family", lambda path: (path.parent,)),
     ),
     Reader("tree", "tree.json", _by("p3s.methods.baseline.trees.store:TREE.read")),
     Reader("baseline", "baseline.json", _by("p3s.methods.baseline.model:BASELINE.read")),

@@ -16,6 +16,7 @@ from p3s.model.comparison import Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model
 from p3s.pipeline.content import StudyContent, content_of
+from p3s.pipeline.records import model_record
 from p3s.pipeline.saved import read_prediction
 
 HELD = held_out(
@@ -61,7 +62,7 @@ def put_study(
 
 def shown(study: Study) -> StudyContent:
     """Return what a report shows of a study."""
-    return content_of(study, read_prediction(study.root))
+    return content_of(model_record(study, foreign=True), read_prediction(study.root))
 
 
 def hostile_prediction() -> dict[str, Any]:

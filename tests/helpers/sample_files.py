@@ -227,17 +227,18 @@ def _threads(root: Path) -> None:
     try:
         found = teams.surface(study, Wanted([16], [1, 2], node=node), request, Progress())
         surface.write(study.root, found)
-        told = advised(study, Asked(nodes=2, cores=32, node=node), request, Progress())
+        told = advised(study.root, Asked(nodes=2, cores=32, node=node), request, Progress())
     finally:
         teams.cores = nodes.cores = before
     write_advice(
-        study, AdviceFile("", node, 2, 32, told.advice, told.cells, told.next, "", told.reasons)
+        study.root,
+        AdviceFile("", node, 2, 32, told.advice, told.cells, told.next, "", told.reasons),
     )
 
 
 def _family(root: Path) -> None:
     """Laws of a parameter over two of its values, and a third that has one count only."""
-    from p3s.pipeline.family import build_family
+    from p3s.pipeline.stages import build_family
 
     study = Study.create(root / "family", ["mpiexec", "-n", "{np}", "./a", "{size}"])
     sizes = (101, 203, 301)
@@ -320,7 +321,7 @@ def _placement(root: Path) -> None:
     replace(synthetic(), network=found, facts=Facts(cores=2)).save(study.root / "machine.json")
     messages = measured_messages(traces_of(study), None, Setting())
     fabric, where = read_fabric("fat-tree:2,1,4", 4), allocation(4, 2)
-    job = job_of(study, trace.n, where, fabric, messages, known=True)
+    job = job_of(traces_of(study), trace.n, where, fabric, messages, known=True)
     made = placements(job, (4, 2), None, Search(number=6, simulated=2), Progress())
     save(study.root, made)
 

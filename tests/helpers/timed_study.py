@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.serialise import to_data
 from p3s.base.study import Study, write_json
 from p3s.base.tables import TABLES
-from p3s.model import build
+from p3s.pipeline.stages import fit_model
 from p3s.signature.clock import QUANTILES
 from p3s.signature.store import SIGNATURE, signature_of, write_tables
 from p3s.signature.tables import PointTable, point_table
@@ -109,5 +109,5 @@ def put_study(
         facts = to_data(write_tables(table, path))
         write_json(path, {**SIGNATURE.data(signature_of(table)), TABLES: facts})
     if fit:
-        build(study.root)
+        fit_model(study)
     return study, tables

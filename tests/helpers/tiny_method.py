@@ -42,9 +42,9 @@ def section(content: StudyContent) -> Part:
     )
 
 
-def small(study: Study, _progress: Progress, factor: int, *, more: int = 0) -> str:
+def small(root: Path, _progress: Progress, factor: int, *, more: int = 0) -> str:
     """Return the name of a study so many times."""
-    return study.root.name * factor + "!" * more
+    return root.name * factor + "!" * more
 
 
 EXTENSION = Extension(

@@ -24,7 +24,7 @@ from p3s.costs.types import load as load_compute
 from p3s.model.stage import as_file
 from p3s.model.stage import load as load_model
 from p3s.pipeline.costing import build_compute
-from p3s.pipeline.prediction import predict
+from p3s.pipeline.predicting import predict_study as predict
 from p3s.predict.estimates import Estimation
 from p3s.program.generate import write_scaled
 from p3s.report.compute import remarks

@@ -21,6 +21,7 @@ from report_studies import HOSTILE, hostile_prediction, put_study
 
 from p3s.methods.threads import page as teams_page
 from p3s.pipeline.content import content_of
+from p3s.pipeline.records import model_record
 from p3s.predict.surface import Cell, Surface
 from p3s.predict.types import Reason
 from p3s.report import surface as surfaces
@@ -99,7 +100,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     for name, (prediction, model) in made.items():
         study = put_study(root / name, prediction, model=model)
-        write_html(content_of(study, record(prediction)), study.report_path)
+        write_html(content_of(model_record(study), record(prediction)), study.report_path)
         found[name] = study.report_path
     both = compare(*(record(made_prediction(phases=k)) for k in (3, 4)), names=("a", "b"))
     named = [replace(pair, name="Irecv+Isend+Waitall+Allreduce") for pair in both.phases]

@@ -13,7 +13,7 @@ from phase_times import changed
 from test_predict import run_of, times_at
 
 from p3s.base.study import Study
-from p3s.pipeline.prediction import predict
+from p3s.pipeline.predicting import predict_study as predict
 from p3s.predict.prediction import compose
 from p3s.predict.reach import OUTSIDE_LIMIT
 from p3s.predict.residual import Measured, run_times

@@ -210,7 +210,7 @@ def test_counts_beyond_all_rows_take_no_simulation_of_every_rank(tmp_path: Path)
     check_request(tmp_path, [of_types.MOST_PREDICTED], request, None, None)
     with pytest.raises(UsageError, match="cannot be predicted"):
         check_request(tmp_path, [of_types.MOST_PREDICTED + 1], request, None, None)
-    every = replace(request, every_rank=True)
+    every = replace(request, cluster=Setting(every_rank=True))
     check_request(tmp_path, [of_types.MOST_RANKS], every, None, None)
     with pytest.raises(UsageError, match="--every-rank"):
         check_request(tmp_path, [of_types.MOST_RANKS + 1], every, None, None)

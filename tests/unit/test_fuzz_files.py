@@ -281,12 +281,12 @@ def test_a_damaged_comparison_stops_a_prediction(files: Files, tmp_path: Path) -
     from p3s.pipeline.prediction import _validations
 
     study = Study(files.root / "study")
-    assert len(_validations(study)) == 1
+    assert len(_validations(study.root)) == 1
     path = study.validate_path(9)
     with kept(path):
         path.write_bytes(path.read_bytes().replace(b'"n": 9', b'"n": 8'))
         with pytest.raises(P3SError, match="np000009.json: damaged"):
-            _validations(study)
+            _validations(study.root)
 
 
 def test_directories_and_devices_are_no_files() -> None:

@@ -61,7 +61,7 @@ def job(root: Path, trace: Trace, nodes: int, ppn: int, told: str = "fat-tree:2,
     messages = measured_messages(traces_of(study), None, Setting())
     fabric = read_fabric(told, nodes) if told else one_switch(nodes)
     where = allocation(nodes, ppn)
-    return job_of(study, trace.n, where, fabric, messages, known=bool(told))
+    return job_of(traces_of(study), trace.n, where, fabric, messages, known=bool(told))
 
 
 def total(job: Job, where) -> float:
@@ -103,8 +103,8 @@ def test_the_first_is_the_fastest_of_those_that_are_simulated(tmp_path: Path) ->
     assert times == sorted(times) and 5 <= len(times) <= 7
     assert {"block", "cyclic"} <= {one.name for one in found.timed}
     assert len(found.ranked) >= 20 and not any(one.node_of for one in found.ranked[len(times) :])
-    save(made.study.root, found)
-    assert PLACEMENTS.read(path_of(made.study.root, 16)) == found
+    save(made.traces.root, found)
+    assert PLACEMENTS.read(path_of(made.traces.root, 16)) == found
     assert render(found).startswith("16 processes on 4 nodes with room for 4 each, fat tree")
 
 

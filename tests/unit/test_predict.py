@@ -17,7 +17,7 @@ from p3s.base.settings import traces_of
 from p3s.base.study import Study, read_json, write_json
 from p3s.capture import Call, RankTrace, RunTrace
 from p3s.model.comparison import HoldOut, Overlap, Weights
-from p3s.pipeline.prediction import predict
+from p3s.pipeline.predicting import predict_study as predict
 from p3s.predict.case import Facts
 from p3s.predict.doubts import unknown_share
 from p3s.predict.estimates import Estimation

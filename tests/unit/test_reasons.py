@@ -20,7 +20,7 @@ from p3s.base.study import Study, write_json
 from p3s.base.text import joined, over, plural, processes
 from p3s.capture.other_calls import OtherCall
 from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
-from p3s.pipeline.prediction import predict
+from p3s.pipeline.predicting import predict_study as predict
 from p3s.pipeline.saved import PredictionFile
 from p3s.predict.advice import narrower_by
 from p3s.predict.case import Facts

@@ -15,7 +15,7 @@ from steps_builder import Builder, steps_of_lists
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_json
-from p3s.model import build
+from p3s.pipeline.stages import fit_model
 from p3s.program.generate import write_scaled
 from p3s.program.order.calls import unmatched
 from p3s.program.order.completions import first_in_first_out, wanted
@@ -50,7 +50,7 @@ def scaled(root: Path, program: corpus.Program, counts: tuple[int, ...], n: int)
         study.signature_path(count).parent.mkdir(exist_ok=True)
         write_tables(table, study.signature_path(count))
         write_json(study.signature_path(count), SIGNATURE.data(signature_of(table)))
-    build(root)
+    fit_model(study)
     write_scaled(root, n)
     return study.scaled_dir(n)
 

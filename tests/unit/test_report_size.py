@@ -11,6 +11,7 @@ from report_studies import put_study
 
 from p3s.model.types import Model
 from p3s.pipeline.content import content_of
+from p3s.pipeline.records import model_record
 from p3s.report.html import render
 
 MANY = tuple(2**k for k in range(1, 11))
@@ -39,7 +40,7 @@ def model_of(phases: int, calls: int) -> Model:
 def test_500_phases_at_10_counts_are_small(tmp_path: Path) -> None:
     prediction = made_prediction(MANY, 500)
     study = put_study(tmp_path / "study", prediction, model=model_of(500, 6))
-    text = render(content_of(study, record(prediction)))
+    text = render(content_of(model_record(study), record(prediction)))
     assert len(text.encode()) < 5_000_000
     words = " ".join(text.split())
     assert "302 more phases with" in words and "prediction.json" in words
@@ -50,7 +51,8 @@ def test_500_phases_at_10_counts_are_small(tmp_path: Path) -> None:
 
 def test_many_counts_are_thinned_out_and_it_says_so(tmp_path: Path) -> None:
     prediction = made_prediction(tuple(range(2, 402)), 3)
-    text = render(content_of(put_study(tmp_path / "study", prediction), record(prediction)))
+    study = put_study(tmp_path / "study", prediction)
+    text = render(content_of(model_record(study), record(prediction)))
     assert "60 of 400 counts; p3s report --csv has all" in text
     assert "24 of 400 counts have a bar." in text
     assert "<td>401</td>" in text, "the last count is listed"

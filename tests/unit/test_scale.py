@@ -16,13 +16,13 @@ import pytest
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_json
 from p3s.formats.scaled import Scaled
-from p3s.model import build
 from p3s.model.grid.grids import Balanced
 from p3s.model.partners.communicator_laws import Axes, Modulo
 from p3s.model.partners.members import Communicators
+from p3s.pipeline.stages import fit_model
 from p3s.program import events_of
 from p3s.program.collectives.choose import library_of
-from p3s.program.generate import scaled_dir, write_scaled
+from p3s.program.generate import some_dir, write_scaled
 from p3s.program.scaled import read_members, read_order, read_scaled
 from p3s.signature.store import SIGNATURE, load_table, signature_of, write_tables
 
@@ -57,7 +57,7 @@ def study(tmp_path_factory):
         made.signature_path(n).parent.mkdir(exist_ok=True)
         write_tables(table, made.signature_path(n))
         write_json(made.signature_path(n), SIGNATURE.data(signature_of(table)))
-    build(root)
+    fit_model(made)
     return made
 
 
@@ -134,7 +134,7 @@ def test_some_ranks_are_those_of_the_whole_trace(study):
     whole = rows(study, 2048).to_pylist()
     wanted = [0, 3, 700, 701, 1500]  # of several parts
     head = write_scaled(study.root, 2048, wanted)
-    there = scaled_dir(study.scaled_dir(2048), wanted)
+    there = some_dir(study.scaled_dir(2048), wanted)
     parts = pa.concat_tables(pq.read_table(p) for p in sorted(there.glob("*.parquet")))
     assert parts.to_pylist() == [r for r in whole if r["rank"] in wanted]
     assert head.ranks == ((0, 0), (3, 3), (700, 701), (1500, 1500))
@@ -161,7 +161,7 @@ def test_ranks_that_are_not_there_are_refused(study):
 
 def test_a_rank_of_a_very_large_trace_is_evaluated_alone(study):
     write_scaled(study.root, 1 << 20, [12345])
-    there = scaled_dir(study.scaled_dir(1 << 20), [12345])
+    there = some_dir(study.scaled_dir(1 << 20), [12345])
     events = events_of(there, 12345)
     row, column = divmod(12345, 1024)
     partners = {peer for op, peer, _ in events if op == "MPI_Send"}
@@ -198,7 +198,7 @@ def test_a_count_that_the_grid_does_not_admit_is_refused(tmp_path):
         made.signature_path(n).parent.mkdir(exist_ok=True)
         write_tables(table, made.signature_path(n))
         write_json(made.signature_path(n), SIGNATURE.data(signature_of(table)))
-    build(made.root)
+    fit_model(made)
     with pytest.raises(P3SError, match="48"):
         write_scaled(made.root, 48)
     assert not made.scaled_dir(48).exists()
@@ -230,6 +230,6 @@ def test_ranks_that_have_nothing_left_are_told(n: int, empty: int, tmp_path: Pat
         study.signature_path(count).parent.mkdir(exist_ok=True)
         write_tables(table, study.signature_path(count))
         write_json(study.signature_path(count), SIGNATURE.data(signature_of(table)))
-    build(tmp_path)
+    fit_model(study)
     found = {each.op: each.ranks for each in write_scaled(tmp_path, n).emptied}
     assert found == ({"MPI_Isend": empty, "MPI_Recv": empty} if empty else {})

@@ -14,7 +14,7 @@ from handmade import phase, put_model, put_replay, put_scaled
 from thesis_tables import TABLES, Half, Table
 
 from p3s.base.study import Study
-from p3s.pipeline.prediction import predict
+from p3s.pipeline.predicting import predict_study as predict
 from p3s.predict.estimates import Estimation
 
 #: Share of a phase's time that stands in the replay here; the tables do not tell it apart.

@@ -98,7 +98,7 @@ def test_the_same_messages_more_often_are_told_as_such(
     study = put_threads(tmp_path / "s", Hybrid(longer=longer), threads=(1, 2))
     at = study.at_dir("threads=1")
     teams.ensure_model(Study(at), Progress())
-    checks = check_messages(study, "", load(at))
+    checks = check_messages("", teams.tables_of(study, ""), 1, load(at))
     assert all(check.alike and not check.equal for check in checks)
     file = stage.ThreadFile(1, (1, 2), NODE, tuple(checks), 0.0, ())
     (said,) = teams_text.doubts(file)
@@ -111,7 +111,7 @@ def test_what_the_model_misses_is_no_matter_of_threads(tmp_path: Path) -> None:
     put_threads(tmp_path / "other", Hybrid(chatty=True), threads=(2,))
     other = Study(tmp_path / "other" / "at" / "threads=2")
     teams.ensure_model(other, Progress())
-    checks = check_messages(study, "", load(other.root))
+    checks = check_messages("", teams.tables_of(study, ""), 1, load(other.root))
     assert len(checks) == 3 and all(check.equal for check in checks)
 
 
@@ -202,7 +202,7 @@ def test_laws_use_what_the_tracer_saw(found: stage.ThreadFile) -> None:
 
 def test_advice_is_near_the_best(made: Study) -> None:
     asked = Asked(nodes=4, cores=64, node=NODE)
-    result = advised(made, asked, REQUEST, Progress())
+    result = advised(made.root, asked, REQUEST, Progress())
     advice = result.advice
     assert advice.considered > 30
     assert all(c.configuration.processes * c.configuration.threads <= 64 for c in advice.choices)
@@ -217,19 +217,19 @@ def test_advice_is_near_the_best(made: Study) -> None:
     file = advice_text.AdviceFile(
         "", NODE, 4, 64, advice, result.cells, result.next, "", result.reasons
     )
-    path = advice_text.write(made, file)
-    assert advice_text.load(made) == file
-    assert "configurations that 4 nodes (2x8) and 64 cores admit" in advice_text.render(file, made)
+    path = advice_text.write(made.root, file)
+    assert advice_text.load(made.root) == file
+    assert "configurations that 4 nodes (2x8) and 64 cores admit" in advice_text.render(file, "")
     path.write_bytes(sealed(path.read_bytes().replace(b'"advice":', b'"advise":')))
     with pytest.raises(Defect, match="as p3s wrote it; this is a bug"):
-        advice_text.load(made)
-    advice_text.write(made, file)
+        advice_text.load(made.root)
+    advice_text.write(made.root, file)
 
 
 def test_core_hours_ask_for_fewer_nodes_than_time(made: Study) -> None:
-    fast = advised(made, Asked(4, 64, node=NODE), REQUEST, Progress()).advice.best
+    fast = advised(made.root, Asked(4, 64, node=NODE), REQUEST, Progress()).advice.best
     cheap = advised(
-        made, Asked(4, 64, node=NODE, objective=Objective.CORE_HOURS), REQUEST, Progress()
+        made.root, Asked(4, 64, node=NODE, objective=Objective.CORE_HOURS), REQUEST, Progress()
     ).advice.best
     assert cheap.configuration.nodes < fast.configuration.nodes
     assert cheap.core_hours < fast.core_hours
@@ -237,7 +237,7 @@ def test_core_hours_ask_for_fewer_nodes_than_time(made: Study) -> None:
 
 def test_advice_keeps_to_the_counts_and_threads_that_are_named(made: Study) -> None:
     asked = Asked(nodes=4, cores=0, node=NODE, threads=(2,), counts=(4, 8))
-    result = advised(made, asked, REQUEST, Progress())
+    result = advised(made.root, asked, REQUEST, Progress())
     at = {(c.processes, c.threads) for c in result.cells}
     assert at == {(4, 2), (8, 2)}
 
@@ -245,7 +245,7 @@ def test_advice_keeps_to_the_counts_and_threads_that_are_named(made: Study) -> N
 def test_report_has_heat_maps(made: Study, surface: surfaces.Surface, tmp_path: Path) -> None:
     surfaces.write(made.root, surface)
     page = tmp_path / "report.html"
-    write_page(view_of(made), page)
+    write_page(view_of(made.root, made.command(), teams.runs_of(made)), page)
     text = page.read_text()
     assert "<svg" in text
     assert '<p class="lead">Messages do not depend on threads' in text

@@ -20,7 +20,7 @@ from p3s.costs.spread import Distribution, Spread
 from p3s.costs.types import COMPUTE
 from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
-from p3s.pipeline.prediction import predict
+from p3s.pipeline.predicting import predict_study as predict
 from p3s.pipeline.saved import PredictionFile
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting, estimate

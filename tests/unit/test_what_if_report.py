@@ -11,6 +11,7 @@ from report_studies import put_study
 
 from p3s.base.errors import Damaged
 from p3s.pipeline.content import content_of
+from p3s.pipeline.records import model_record
 from p3s.pipeline.saved import PredictionFile
 from p3s.predict.types import PREDICTION, Prediction, WhatIf, WhatIfAt
 from p3s.report.details import what_if
@@ -82,7 +83,7 @@ def test_nothing_is_said_where_nothing_was_changed() -> None:
 def test_the_page_has_it_as_text(tmp_path: Path) -> None:
     found = changed(html="network=<b>&x")
     study = put_study(tmp_path / "study", PREDICTION.data(found))
-    text = page(content_of(study, found))
+    text = page(content_of(model_record(study), found))
     assert 'id="what-if"' in text
     assert "network=&lt;b&gt;&amp;x" in text and "<b>&x" not in text
 

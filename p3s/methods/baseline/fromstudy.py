@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from p3s.base.errors import P3SError
-from p3s.base.study import Study
+from p3s.base.records import Traces
 from p3s.methods.baseline.times import RunTime, Times
 from p3s.predict.types import Prediction
 
@@ -13,8 +13,8 @@ from p3s.predict.types import Prediction
 _EMULATOR = "qemu"
 
 
-def times_of_study(study: Study) -> Times:
-    """Return every run of a study, from the end of MPI_Init to the start of MPI_Finalize.
+def times_of_study(traces: Traces) -> Times:
+    """Return the times of every run, from the end of MPI_Init to the start of MPI_Finalize.
 
     The components "total", "compute" (CPU time of the busiest rank) and "comm" (the rest). Runs
     that ended early are set aside; runs in an emulator have no times, native ones beside them do.
@@ -25,9 +25,8 @@ def times_of_study(study: Study) -> Times:
 
     runs: list[RunTime] = []
     shared: set[int] = set()
-    counts = {run.np for run in [*study.runs(), *study.timed_runs()]}
-    for np in sorted(counts - set(study.left_out())):
-        for record in study.timed_runs(np) or study.runs(np):
+    for np in sorted({run.np for run in (*traces.runs, *traces.timed)} - traces.unused):
+        for record in traces.of(np):
             if record.status != "complete":
                 runs.append(RunTime(np, None, record.rep, why=f"{record.path.name}: ended early"))
                 continue
@@ -51,16 +50,10 @@ def times_of_study(study: Study) -> Times:
                     runs.append(RunTime(np, seconds, record.rep, component=part))
     if not any(run.valid for run in runs):
         raise P3SError(
-            f"{study.root}: none of its runs has a run time" + (f" ({runs[0].why})" if runs else "")
+            f"{traces.root}: none of its runs has a run time"
+            + (f" ({runs[0].why})" if runs else "")
         )
-    return Times(tuple(runs), tuple(_notes(shared)), {"command": _command(study)})
-
-
-def _command(study: Study) -> list[str]:
-    try:
-        return study.command()
-    except P3SError:
-        return []
+    return Times(tuple(runs), tuple(_notes(shared)), {"command": list(traces.command)})
 
 
 def _notes(shared: set[int]) -> list[str]:

@@ -61,10 +61,10 @@ def read(path: Path, processes: str = "") -> Times:
     """
     path = Path(path)
     if path.is_dir():
-        from p3s.base.study import Study
         from p3s.methods.baseline.fromstudy import times_of_study
+        from p3s.pipeline.records import traced
 
-        return times_of_study(Study.open(path))
+        return times_of_study(traced(path))
     counts: Sequence[str] = (processes,) if processes else COUNT
     suffix = path.suffix.lower()
     if suffix == ".parquet":
@@ -381,7 +381,7 @@ def as_json(times: Times) -> dict[str, Any]:
 
 def write(path: Path, times: Times) -> None:
     """Write run times, whole or not at all: CSV where the name says so, else JSON (p3s.times)."""
-    from p3s.base.study import write_bytes, write_json
+    from p3s.base.artefacts import write_bytes, write_json
 
     if Path(path).suffix.lower() == ".csv":
         rows = [_as_row(run) for run in times.runs]

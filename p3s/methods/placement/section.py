@@ -7,8 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from textwrap import wrap
 
+from p3s.base.artefacts import changed_ns
 from p3s.base.errors import P3SError
-from p3s.base.study import Study
+from p3s.base.records import scaled_dir
 from p3s.base.text import joined, percent, plural, processes, seconds, span, table, text_width
 from p3s.methods.placement.ranked.types import PLACEMENTS, Advice, Gain, Placements, Ranked, path_of
 from p3s.pipeline.content import StudyContent
@@ -233,22 +234,14 @@ def section(content: StudyContent) -> Part | None:
 
     Those that are older than the scaled trace, or damaged, are not shown.
     """
-    study = Study(Path(content.program.root))
-    made = [(_changed(path_of(study.root, row.n)), row.n) for row in content.prediction.counts]
+    root = Path(content.program.root)
+    made = [(changed_ns(path_of(root, row.n)), row.n) for row in content.prediction.counts]
     for changed, n in sorted(made, reverse=True):
-        if not changed or changed < _changed(study.scaled_path(n)):
+        if not changed or changed < changed_ns(scaled_dir(root, n) / "scaled.json"):
             continue
         with suppress(P3SError):
-            return _part(PLACEMENTS.read(path_of(study.root, n)))
+            return _part(PLACEMENTS.read(path_of(root, n)))
     return None
-
-
-def _changed(path: Path) -> int:
-    """Return when a file was written, 0 where it is not there."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _part(found: Placements) -> Part:

@@ -23,7 +23,7 @@ from p3s.methods.tasks.queue import Served, TaskQueue, queue_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from p3s.base.study import Study
+    from p3s.base.records import Traces
     from p3s.capture import Call, RankTrace, RunTrace
 
 
@@ -291,7 +291,7 @@ def _of_rank(run: RunTrace, rank: RankTrace, fetches: np.ndarray) -> _Fetches | 
     )
 
 
-# ---- studies ---------------------------------------------------------------------------------
+# ---- all runs --------------------------------------------------------------------------------
 
 
 def of_path(path: Path) -> tuple[Served, ...]:
@@ -301,13 +301,12 @@ def of_path(path: Path) -> tuple[Served, ...]:
     return servers_of(read_run(path))
 
 
-def learned(study: Study) -> TaskQueue | None:
-    """Return the queue of tasks of a study's program; None where none is seen."""
+def learned(traces: Traces) -> TaskQueue | None:
+    """Return the queue of tasks of the program that was traced; None where none is seen."""
     runs = {}
     try:
-        for n in study.counts():
-            several = study.timed_runs(n) or study.runs(n)
-            found = [of_path(run.path) for run in several if run.status == "complete"]
+        for n in traces.ran:
+            found = [of_path(run.path) for run in traces.of(n) if run.status == "complete"]
             if not found or (n <= _TOO_FEW and not all(found)):
                 continue
             if not all(found):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.base.settings import traces_of
+from p3s.base.records import Traces, read_replay, replay_path, scaled_dir
 from p3s.base.text import figures, percent, processes, seconds
 from p3s.methods.tasks.queue import Queue, Range, TaskQueue, most_workers, time_of
 from p3s.methods.tasks.recognise import learned, of_path
@@ -28,7 +28,6 @@ from p3s.predict.types import Reason
 from p3s.simulate.totals import Followed
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.model.comparison import Comparison
     from p3s.predict.estimates import Estimate, Estimates
     from p3s.predict.estimators.settings import Setting
@@ -41,16 +40,16 @@ _NEARLY_ALL = 0.95
 
 
 def network_for(
-    study: Study, name: str, n: int, machine: Path | None, setting: Setting | None
+    traces: Traces, name: str, n: int, machine: Path | None, setting: Setting | None
 ) -> Network:
     """Return the costs of messages that an estimator rests on."""
     from p3s.predict.estimators.messages import messages_of
     from p3s.predict.estimators.settings import Setting as Choices
     from p3s.simulate.network import Network
 
-    if name in ("simulation", "thesis") and study.replay_path(n).exists():
-        return Network.from_json(study.replay(n)["simulated_with"])
-    messages = messages_of(traces_of(study), name, machine, setting or Choices())
+    if name in ("simulation", "thesis") and replay_path(traces.root, n).exists():
+        return Network.from_json(read_replay(traces.root, n)["simulated_with"])
+    messages = messages_of(traces, name, machine, setting or Choices())
     return messages.on(max(-(-n // messages.cores), 1))[0]
 
 
@@ -66,7 +65,7 @@ def message_times(found: TaskQueue, network: Network) -> tuple[float, float, flo
 
 
 def with_queue(
-    times: PhaseTimes, found: TaskQueue, study: Study, network: Network
+    times: PhaseTimes, found: TaskQueue, traces: Traces, network: Network
 ) -> tuple[PhaseTimes, Range]:
     """Return times in which the ranks of the queue take as long as that does, and how long.
 
@@ -77,7 +76,7 @@ def with_queue(
     way, software, own = message_times(found, network)
     mean = max(statistics.fmean(float(each.mean()) for each in found.tasks), 1e-300)
     long = time_of(replace(found, tasks=tuple(t + own for t in found.tasks)), n, way, software)
-    columns, all_of_it = _phases(times, found, study)
+    columns, all_of_it = _phases(times, found, traces.root)
     compute, seconds = times.compute.copy(), times.mpi.seconds.copy()
     comm, low, high = seconds[COMM], seconds[LOW], seconds[HIGH]
     busy = np.full(n, long.working * long.seconds * mean / (mean + own))
@@ -110,8 +109,8 @@ class HandedOut(Structure):
         "every time; leave --what-if out and change the program or the network instead"
     )
 
-    def __init__(self, study: Study, queue: TaskQueue) -> None:
-        self._study, self._queue = study, queue
+    def __init__(self, traces: Traces, queue: TaskQueue) -> None:
+        self._traces, self._queue = traces, queue
         self._ranges: dict[str, dict[int, Range]] = {}
 
     def in_place(self, made: Estimates, machine: Path | None, setting: Setting | None) -> Estimates:
@@ -124,8 +123,8 @@ class HandedOut(Structure):
             changed[n] = dict(by_name)
             for name, each in by_name.items():
                 if isinstance(each, PhaseTimes) and self._queue.workers(n) > 0:
-                    network = network_for(self._study, name, n, machine, setting)
-                    changed[n][name], long = with_queue(each, self._queue, self._study, network)
+                    network = network_for(self._traces, name, n, machine, setting)
+                    changed[n][name], long = with_queue(each, self._queue, self._traces, network)
                     self._ranges.setdefault(name, {})[n] = long
         return changed
 
@@ -173,10 +172,10 @@ class HandedOut(Structure):
         return Dealt(tasks, usual, min(shares), max(shares), same)
 
 
-def structure(study: Study) -> HandedOut | None:
-    """Return what the queue of tasks of a study's program tells; None where none is seen."""
-    queue = learned(study)
-    return None if queue is None else HandedOut(study, queue)
+def structure(traces: Traces) -> HandedOut | None:
+    """Return what the queue of tasks of a program tells; None where none is seen."""
+    queue = learned(traces)
+    return None if queue is None else HandedOut(traces, queue)
 
 
 def _by_timing(reason: Reason, queue: TaskQueue, checked: Sequence[Comparison]) -> Reason:
@@ -217,7 +216,7 @@ def _sure(phase: dict, queued: bool) -> dict:  # type: ignore[type-arg]
     return {key: value for key, value in phase.items() if not queued or key not in gone}
 
 
-def _phases(times: PhaseTimes, found: TaskQueue, study: Study) -> tuple[np.ndarray, bool]:
+def _phases(times: PhaseTimes, found: TaskQueue, root: Path) -> tuple[np.ndarray, bool]:
     """Return for every rank the column of the phase in which it takes part in the queue.
 
     That in which it receives most by itself: servers and workers each as a group. Also whether
@@ -227,7 +226,7 @@ def _phases(times: PhaseTimes, found: TaskQueue, study: Study) -> tuple[np.ndarr
     from p3s.base.ops import unwaited
     from p3s.program.scaled import RECV, read_scaled
 
-    trace = read_scaled(study.scaled_dir(times.n))
+    trace = read_scaled(scaled_dir(root, times.n))
     number = [int(phase["phase"]) for phase in times.phases]
     serves = np.isin(trace.rank, found.apart)
     receives = trace.is_kind(RECV) & ~trace.is_op(*filter(unwaited, trace.ops))

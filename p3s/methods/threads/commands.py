@@ -14,7 +14,7 @@ from p3s.cli.table import shared
 from p3s.cli.values import parse_counts
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
+    from p3s.report.show import Page
 
 EPILOG = """\b
 Example:
@@ -64,6 +64,7 @@ def advise(
     from p3s.methods.threads.advise.stage import Asked, advised
     from p3s.methods.threads.advise.text import ADVICE, reasons_of, render, write
     from p3s.methods.threads.advise.types import Objective
+    from p3s.methods.threads.predicting import trace_next
     from p3s.pipeline.basis import request_of
     from p3s.pipeline.parameters import inputs_of, with_threads
     from p3s.replay.settings import ReplaySettings
@@ -86,24 +87,33 @@ def advise(
         top=top,
     )
     with progress(1) as bar:
-        file = advised(study, asked, request, bar)
-    path = write(study, file)
+        file = advised(study_dir, asked, request, bar)
+    path = write(study_dir, file)
+    run = file.next
+    command = "" if run is None else trace_next(study, run.configuration, file.next_setting)
     if json_:
         emit_json(ADVICE.data(file))
     else:
-        out(render(file, study))
+        out(render(file, command))
     say(f"written: {quoted(path)}")
     at = file.advice.best.configuration
     say(f"next: p3s predict {quoted(study_dir)} -n {at.processes} --threads {at.threads}")
     return say_reasons(reasons_of(file), "advice", told=not json_)
 
 
-def _traced_with_threads(study_dir: Path) -> Study | None:
-    from p3s.base.settings import has_threads
-    from p3s.base.study import Study
+def _traced_with_threads(study_dir: Path) -> bool:
+    from p3s.pipeline.parameters import needs_threads
 
-    study = Study.find(study_dir)
-    return study if study is not None and has_threads(study) else None
+    return needs_threads(study_dir, ())
+
+
+def _page(study_dir: Path) -> Page:
+    from p3s.methods.threads.page import view_of
+    from p3s.methods.threads.predicting import runs_of
+    from p3s.pipeline.records import opened
+
+    study = opened(study_dir)
+    return view_of(study_dir, study.command(), runs_of(study))
 
 
 def next_(study_dir: Path, target: str, json_: bool) -> int | None:
@@ -111,25 +121,27 @@ def next_(study_dir: Path, target: str, json_: bool) -> int | None:
     from p3s.cli.values import one_count
 
     one_count(target, "give one count, the largest to be predicted")
-    if (study := _traced_with_threads(study_dir)) is None:
+    if not _traced_with_threads(study_dir):
         return None
     from p3s.base.serialise import to_data
-    from p3s.methods.threads.advise.text import load, next_run, trace_command
-    from p3s.methods.threads.settings import at_threads, base_of
+    from p3s.methods.threads.advise.text import load, next_run
+    from p3s.methods.threads.predicting import at_threads, base_of, trace_next
+    from p3s.pipeline.records import opened
 
-    file = load(study)
+    file, study = load(study_dir), opened(study_dir)
     if file is None:
         raise P3SError(
-            f"{study.root}: which run would tell most depends on what is to be decided; first run "
-            f"p3s advise {quoted(study.root)} --nodes 64"
+            f"{study_dir}: which run would tell most depends on what is to be decided; first run "
+            f"p3s advise {quoted(study_dir)} --nodes 64"
         )
+    run = file.next
+    command = "" if run is None else trace_next(study, run.configuration, file.next_setting)
     base = at_threads(study, file.setting, base_of(study))
     if json_:
-        words = trace_command(study, file) if file.next is not None else ""
-        run = to_data(file.next) if file.next is not None else None
-        emit_json({**header("next"), "study": str(study.root), "run": run, "command": words})
+        data = None if run is None else to_data(run)
+        emit_json({**header("next"), "study": str(study_dir), "run": data, "command": command})
         return 0
-    out(next_run(study, file))
+    out(next_run(file, command))
     say(f"more counts, for messages and the laws of n: p3s next {quoted(base.root)}")
     return 0
 
@@ -137,12 +149,11 @@ def next_(study_dir: Path, target: str, json_: bool) -> int | None:
 def view(study_dir: Path, serve: bool, port: int) -> int | None:
     """Open or serve the page of a study with several numbers of threads."""
     from p3s.cli.view import show
-    from p3s.methods.threads.page import view_of
     from p3s.report.html import as_bytes, render_page
 
-    if (study := _traced_with_threads(study_dir)) is None:
+    if not _traced_with_threads(study_dir):
         return None
-    return show(study.root, as_bytes(render_page(view_of(study))), serve, port)
+    return show(study_dir, as_bytes(render_page(_page(study_dir))), serve, port)
 
 
 def report(
@@ -156,18 +167,18 @@ def report(
 ) -> int | None:
     """Write the page of a study with several numbers of threads."""
     from p3s.cli.report import pictures_of
-    from p3s.methods.threads.page import view_of, write_page
+    from p3s.methods.threads.page import write_page
 
     pictures_of(picture, plot, size)
-    if (study := _traced_with_threads(study_dir)) is None:
+    if not _traced_with_threads(study_dir):
         return None
     if picture or csv:
         raise UsageError(
             f"--picture, --csv: {study_dir} has a prediction for each number of threads; name "
             f"one of its studies, as in {study_dir}/at/threads=1"
         )
-    shown = view_of(study)
-    page = output or study.report_path
+    shown = _page(study_dir)
+    page = output or study_dir / "report.html"
     write_page(shown, page)
     if json_:
         emit_json({**header("report"), "verdict": list(shown.sentences), "report": str(page)})

@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
-from p3s.base.study import Study, write_bytes
 from p3s.base.text import command_line, plural, quoted
 from p3s.methods.threads import text as teams
 from p3s.methods.threads.advise import text as advising
+from p3s.methods.threads.runs import Run
 from p3s.methods.threads.stage import ThreadFile
 from p3s.methods.threads.stage import load as load_threads
 from p3s.predict.surface import SURFACE, Surface, surface_path
@@ -70,19 +71,19 @@ def level_of(value: float, low: float, high: float) -> int:
     return 1 + min(int(LEVELS * share), LEVELS - 1)
 
 
-def view_of(study: Study, setting: str = "") -> Page:
-    """Return what the page of a study says.
+def view_of(root: Path, command: Sequence[str], runs: Sequence[Run], setting: str = "") -> Page:
+    """Return what the page of a study says; command: of its launcher, runs: those traced.
 
     Raises P3SError where nothing has been predicted over threads.
     """
-    surface = _surface(study, setting)
-    advice = advising.load(study)
+    surface = _surface(root, setting)
+    advice = advising.load(root)
     if surface is None and advice is None:
         raise P3SError(
-            f"{study.root}: nothing is predicted over threads yet; run "
-            f"p3s predict {quoted(study.root)} -n 64 --threads 1,2,4"
+            f"{root}: nothing is predicted over threads yet; run "
+            f"p3s predict {quoted(root)} -n 64 --threads 1,2,4"
         )
-    file = load_threads(study)
+    file = load_threads(root)
     reasons = _reasons(surface, advice)
     against = untrusted(reasons)
     said = [] if surface is None else [surfaces.fastest(surface)]
@@ -90,8 +91,8 @@ def view_of(study: Study, setting: str = "") -> Page:
         said = [advising.sentence(advice), *said]
     unsure = " Not to be trusted." if against else ""
     return Page(
-        title=study.root.resolve().name,
-        command=command_line(study.command()),
+        title=root.resolve().name,
+        command=command_line(command),
         sentences=said,
         against=against,
         mind=[reason for reason in reasons if not reason.untrustworthy],
@@ -99,7 +100,7 @@ def view_of(study: Study, setting: str = "") -> Page:
         parts=[
             *([] if advice is None else [_advice(advice, unsure)]),
             *([] if surface is None else [times_part(surface, unsure)]),
-            _changes(file, study),
+            _changes(file, runs),
         ],
     )
 
@@ -110,9 +111,9 @@ def _sentence(text: str) -> str:
     return text if begins_with_setting else f"{text[:1].upper()}{text[1:]}."
 
 
-def _surface(study: Study, setting: str) -> Surface | None:
-    path = surface_path(study.root, setting)
-    found = [path] if path.exists() else sorted(study.root.glob("surface-*.json"))
+def _surface(root: Path, setting: str) -> Surface | None:
+    path = surface_path(root, setting)
+    found = [path] if path.exists() else sorted(root.glob("surface-*.json"))
     return SURFACE.read(found[-1]) if found else None
 
 
@@ -155,8 +156,8 @@ def _advice(file: advising.AdviceFile, unsure: str) -> Part:
     )
 
 
-def _changes(file: ThreadFile, study: Study) -> Part:
-    head, rows, below = teams.seen_rows(study)
+def _changes(file: ThreadFile, runs: Sequence[Run]) -> Part:
+    head, rows, below = teams.seen_rows(runs)
     laws = teams.law_rows(file)
     tables = [
         PartTable("Threads in the runs", head, rows, "What was seen of threads:"),

@@ -1,28 +1,22 @@
-"""Samples of computing time over processes and threads, from the runs of a study."""
+"""Samples of computing time over processes and threads, from traced runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.settings import inputs_in, threads_in
-from p3s.base.study import Study
-from p3s.base.text import quoted
 from p3s.costs.apply import Costs
 from p3s.costs.gather import Measured, measured_at
 from p3s.costs.table import predicted_sums
-from p3s.costs.types import read as read_compute
-from p3s.methods.threads.settings import at_threads, base_of
+from p3s.costs.types import ComputeModel
 from p3s.methods.threads.types import Samples, samples
-from p3s.model.stage import load as load_model
 from p3s.model.types import Model
-from p3s.signature.beside import load_teams
 from p3s.signature.teams import PARTS, WALL_PARTS, Teams
-from p3s.signature.times import load_times
+from p3s.signature.times import Times
 
 #: Phases that take less than this share of the computation at every count have no law.
 SMALL = 1e-3
@@ -30,117 +24,81 @@ SMALL = 1e-3
 MAKE_UP = 0.1
 #: Work is evaluated up to this count.
 EVALUATED = 256
-#: Work and iterations by study, time of its laws, and count.
-_EVALUATED: dict[tuple[str, int, int], tuple[np.ndarray, np.ndarray]] = {}
 
 
 @dataclass(frozen=True)
 class Run:
-    """The computation of one run by phase and rank; work: of one iteration.
+    """The runs of a count with one number of threads.
 
-    shared: whether threads shared cores: then wall times, as those of waiting, tell nothing.
+    rest: name of the values of the input; times, teams: None where none were taken. shared:
+    whether threads shared cores: then wall times, as those of waiting, tell nothing.
     """
 
+    rest: str
     threads: int
     n: int
-    measured: Measured
+    times: Times | None
     teams: Teams | None
-    work: np.ndarray
     shared: bool
 
 
-def samples_of(root: Study, usable: int, slots: int) -> Samples | None:
-    """Return the computing times of all traced runs by phase; None where there are none.
+class Work:
+    """What a process computes by the laws of a model; remembers what was evaluated."""
 
-    usable: cores of the machine of the runs; slots: hardware threads of the node: runs with more
-    threads in a process are left out. Phases are those of the model with the base's
-    threads; work is what its laws say a process computes in an iteration, in seconds.
+    def __init__(self, compute: ComputeModel, model: Model) -> None:
+        """Take the laws, of the base's threads."""
+        self.model = model
+        self._costs = Costs(compute, model)
+        self._evaluated: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def at(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the seconds of one iteration of each phase, mean of ranks, and iterations."""
+        if n not in self._evaluated:
+            sums, grid = predicted_sums(self._costs, n)
+            weights = self._costs.weights(grid)
+            self._evaluated[n] = (np.asarray(1e-9 * sums.ns / n / weights), weights)
+        return self._evaluated[n]
+
+    def over(self, counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return work and iterations at counts, (counts, phases) each.
+
+        Evaluated at the traced counts and at doublings of the largest up to EVALUATED; straight in
+        the logarithms between them and, within bounds, beyond.
+        """
+        traced, top = self.model.counts, max(self.model.counts)
+        at, work, times = [], [], []
+        for n in sorted({*traced, *(top << k for k in range(11) if top << k <= EVALUATED)}):
+            try:
+                each, iterations = self.at(n)
+            except P3SError:  # the program does not take this count
+                continue
+            at.append(n)
+            work.append(each)
+            times.append(iterations)
+        return _between(counts, at, np.array(work)), _between(counts, at, np.array(times))
+
+
+def samples_of(
+    runs: Iterable[Run], bases: Mapping[str, Work], usable: int, slots: int
+) -> Samples | None:
+    """Return the computing times of runs by phase; None where there are none.
+
+    bases: by the values of the input, with the base's threads; phases are those of their models,
+    and work is what their laws say a process computes in an iteration, in seconds. usable: cores of
+    the machine of the runs; slots: hardware threads of the node: runs with more threads in a
+    process are left out.
     """
-    every = [run for rest in inputs_in(root) for run in _runs(root, rest)]
-    runs = [run for run in every if run.threads <= slots]
-    rows = [row for run in runs for row in _rows(run, usable)]
+    some = [run for run in runs if run.threads <= slots and run.rest in bases]
+    rows = [row for run in some for row in _rows(run, bases[run.rest], usable)]
     if not rows:
         return None
     columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
     return samples(**columns)
 
 
-def _runs(root: Study, rest: str) -> list[Run]:
-    base = at_threads(root, rest, base_of(root))
-    if not base.model_path.exists():
-        return []
-    model = load_model(base.root)
-    out = []
-    for threads in threads_in(root):
-        at = at_threads(root, rest, threads)
-        for n in at.signature_counts():
-            times = load_times(at.root, n)
-            if times is not None:
-                work, _ = work_at(base, model, n)
-                out.append(
-                    Run(
-                        threads,
-                        n,
-                        measured_at(model, times),
-                        load_teams(at.root, n),
-                        work,
-                        shared_cores(at, n),
-                    )
-                )
-    return out
-
-
-def calls_inside(root: Study) -> float:
+def calls_inside(runs: Iterable[Run]) -> float:
     """Return the largest share of a run's MPI calls that threads made in parallel regions."""
-    every = [at_threads(root, rest, t) for rest in inputs_in(root) for t in threads_in(root)]
-    found = [load_teams(at.root, n) for at in every for n in at.signature_counts()]
-    return max((teams.inside for teams in found if teams is not None), default=0.0)
-
-
-def shared_cores(at: Study, n: int) -> bool:
-    """Tell whether processes and threads of a run at a count were more than the cores."""
-    return any(run.info.get("oversubscribed", True) for run in at.runs(n))
-
-
-def work_at(base: Study, model: Model, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the seconds that a process computes in an iteration of each phase, and iterations.
-
-    By the laws of the study with the base's threads; the mean of ranks. What was evaluated once is
-    kept while the laws stay.
-    """
-    if not base.compute_path.exists():
-        raise P3SError(f"{base.compute_path}: not there; run p3s model {quoted(base.root)}")
-    stamp = base.compute_path.stat().st_mtime_ns
-    key = (str(base.root.resolve()), stamp, n)
-    if key not in _EVALUATED:
-        for old in [k for k in _EVALUATED if k[0] == key[0] and k[1] != stamp]:
-            del _EVALUATED[old]
-        costs = Costs(read_compute(base.compute_path), model)
-        sums, grid = predicted_sums(costs, n)
-        weights = costs.weights(grid)
-        _EVALUATED[key] = (np.asarray(1e-9 * sums.ns / n / weights), weights)
-    return _EVALUATED[key]
-
-
-def work_and_iterations(
-    base: Study, model: Model, counts: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return work and iterations at counts, (counts, phases) each.
-
-    Evaluated at the traced counts and at doublings of the largest up to EVALUATED; straight in
-    the logarithms between them and, within bounds, beyond.
-    """
-    top = max(model.counts)
-    at, work, times = [], [], []
-    for n in sorted({*model.counts, *(top << k for k in range(11) if top << k <= EVALUATED)}):
-        try:
-            each, iterations = work_at(base, model, n)
-        except P3SError:  # the program does not take this count
-            continue
-        at.append(n)
-        work.append(each)
-        times.append(iterations)
-    return tuple(_between(counts, at, np.array(rows)) for rows in (work, times))  # type: ignore[return-value]
+    return max((run.teams.inside for run in runs if run.teams is not None), default=0.0)
 
 
 def _between(counts: Sequence[int], at: Sequence[int], rows: np.ndarray) -> np.ndarray:
@@ -159,16 +117,19 @@ def _between(counts: Sequence[int], at: Sequence[int], rows: np.ndarray) -> np.n
     return out
 
 
-def _rows(run: Run, usable: int) -> list[dict[str, float]]:
+def _rows(run: Run, base: Work, usable: int) -> list[dict[str, float]]:
     """Return a row per phase that computes."""
-    seconds = 1e-9 * run.measured.per_phase(run.measured.typical)
+    if run.times is None:
+        return []
+    measured, (work, _) = measured_at(base.model, run.times), base.at(run.n)
+    seconds = 1e-9 * measured.per_phase(measured.typical)
     total = float(seconds.sum())
-    weight = run.measured.weight
-    parts = _parts(run)
+    weight = measured.weight
+    parts = _parts(run, measured)
     out = []
     for k in range(len(weight)):
         mean = float(seconds[k].mean()) / weight[k]
-        if seconds[k].sum() < SMALL * total or mean <= 0 or run.work[k] <= 0:
+        if seconds[k].sum() < SMALL * total or mean <= 0 or work[k] <= 0:
             continue
         out.append(
             {
@@ -176,7 +137,7 @@ def _rows(run: Run, usable: int) -> list[dict[str, float]]:
                 "n": run.n,
                 "threads": run.threads,
                 "per_node": _per_node(run, usable),
-                "work": float(run.work[k]),
+                "work": float(work[k]),
                 "seconds": mean,
                 **{name: float(parts[name][k]) / weight[k] for name in parts if name != "waiting"},
             }
@@ -189,22 +150,22 @@ def _per_node(run: Run, usable: int) -> int:
     return max(1, min(run.n, usable // run.threads))
 
 
-def _parts(run: Run) -> dict[str, np.ndarray]:
+def _parts(run: Run, measured: Measured) -> dict[str, np.ndarray]:
     """Return what the tracer saw of threads, by phase: sums of a run, mean of ranks."""
-    found = {name: np.full(len(run.measured.weight), np.nan) for name in PARTS}
+    found = {name: np.full(len(measured.weight), np.nan) for name in PARTS}
     if run.teams is None:
         return found
-    number = {place: k for k, place in enumerate(run.measured.places)}
+    number = {place: k for k, place in enumerate(measured.places)}
     place = np.array([number.get(each, -1) for each in run.teams.places], dtype=np.int64)
     row = place[run.teams.place]
     known = row >= 0
-    phase = run.measured.phase[row[known]]
+    phase = measured.phase[row[known]]
     for name in PARTS:
         if run.shared and name in WALL_PARTS:
             continue
         values = run.teams.column(name)[known]
         found[name] = np.bincount(phase, weights=values, minlength=len(found[name])) / run.n
-    seconds = 1e-9 * run.measured.per_phase(run.measured.typical)
+    seconds = 1e-9 * measured.per_phase(measured.typical)
     return _made_up(found, np.array([each.mean() for each in seconds]))
 
 

@@ -1,18 +1,11 @@
-"""Studies traced with several numbers of threads, and whether their messages are the same."""
+"""Whether runs with several numbers of threads have the same messages."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from p3s.base.settings import (
-    THREADS,
-    alike_in_threads,
-    parameters,
-    parse_setting,
-    threads_in,
-    value_study,
-)
-from p3s.base.study import Study
+from p3s.base.settings import THREADS
 from p3s.costs.parameters.derive import summary
 from p3s.model.compare import compare, overlap, true_collectives, true_files, true_triples
 from p3s.model.comparison import Comparison, Summary, Weights
@@ -20,24 +13,9 @@ from p3s.model.types import Model
 from p3s.signature.tables import PointTable
 
 
-def base_of(root: Study) -> int:
-    """Return the number of threads whose runs the equations of messages are from.
-
-    As :func:`p3s.base.settings.alike_in_threads`; 0 where there are no runs.
-    """
-    found = alike_in_threads(root)
-    return int(found[0][0][THREADS]) if found and THREADS in found[0][0] else 0
-
-
 def with_threads(rest: str, threads: int) -> str:
     """Return the name of a setting: that of the input's values, and threads."""
     return f"{rest},{THREADS}={threads}" if rest else f"{THREADS}={threads}"
-
-
-def at_threads(root: Study, rest: str, threads: int) -> Study:
-    """Return the study at values of the input and a number of threads; it need not be there."""
-    setting = {**(parse_setting(rest) if rest else {}), **parse_setting(f"{THREADS}={threads}")}
-    return value_study(root, {name: setting[name] for name in parameters(root)})
 
 
 @dataclass(frozen=True)
@@ -58,25 +36,20 @@ class ThreadCheck:
     alike: bool = False
 
 
-def check_messages(root: Study, rest: str, model: Model) -> list[ThreadCheck]:
+def check_messages(
+    rest: str, tables: Mapping[int, Mapping[int, PointTable]], base: int, model: Model
+) -> list[ThreadCheck]:
     """Compare the runs of a setting at all numbers of threads with those of the base's.
 
-    rest: name of the input's own values, "" where there are none; model: of the base's threads,
-    for counts that they did not run with.
+    rest: name of the input's own values, "" where there are none; tables: by threads and count;
+    model: of the base's threads, for counts that they did not run with.
     """
-    from p3s.signature.store import load_table
-
-    base = at_threads(root, rest, base_of(root))
-    others = [threads for threads in threads_in(root) if threads != base_of(root)]
+    others = {threads: found for threads, found in tables.items() if threads != base}
     out = []
-    for n in sorted({n for t in others for n in at_threads(root, rest, t).signature_counts()}):
-        first = load_table(base.root, n) if n in base.signature_counts() else None
+    for n in sorted({n for found in others.values() for n in found}):
+        first = tables.get(base, {}).get(n)
         told = compare(model, first) if first is not None else None
-        for threads in others:
-            at = at_threads(root, rest, threads)
-            if n not in at.signature_counts():
-                continue
-            table = load_table(at.root, n)
+        for threads, table in ((t, found[n]) for t, found in others.items() if n in found):
             found, alike = compare(model, table), False
             if first is not None and told is not None:
                 found, alike = _beside(found, table, told, first), _alike(table, first)

@@ -7,17 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from p3s.base.serialise import to_data
-from p3s.base.settings import inputs_in, threads_in
-from p3s.base.study import Study
 from p3s.base.text import NOT_KNOWN, joined, percent, plural, processes, seconds, table
 from p3s.methods.threads.law import SHARE
-from p3s.methods.threads.runs import shared_cores
-from p3s.methods.threads.settings import ThreadCheck, at_threads, with_threads
+from p3s.methods.threads.runs import Run
+from p3s.methods.threads.settings import ThreadCheck, with_threads
 from p3s.methods.threads.stage import ThreadFile
 from p3s.methods.threads.types import Part
 from p3s.predict.checks import UNSURE
 from p3s.predict.types import Reason
-from p3s.signature.beside import load_teams
 from p3s.signature.teams import Teams
 
 #: Parts of a law that make up less are not shown.
@@ -107,13 +104,13 @@ def _off(check: ThreadCheck) -> bool:
     return any(abs(row.true - row.predicted) > UNSURE * row.predicted for row in pairs)
 
 
-def render(file: ThreadFile, study: Study) -> str:
+def render(file: ThreadFile, runs: Sequence[Run]) -> str:
     """Return what threads change: whether messages do, what was seen, laws of computation."""
     lines = [
         f"threads of a process: {joined(file.threads)}",
         *of_checks(file.checks, file.base, file.inside),
     ]
-    head, rows, below = seen_rows(study)
+    head, rows, below = seen_rows(runs)
     if rows:
         lines += ["", table(rows, head, left=1), below]
     head, rows = law_rows(file)
@@ -144,16 +141,13 @@ def law_rows(file: ThreadFile) -> tuple[list[str], list[list[str]]]:
     ], rows
 
 
-def seen_rows(study: Study) -> tuple[list[str], list[list[str]], str]:
+def seen_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]], str]:
     """Return a head, a row per number of threads and count, and what the columns are."""
-    rows = []
-    for rest in inputs_in(study):
-        for threads in threads_in(study):
-            at = at_threads(study, rest, threads)
-            for n in at.signature_counts():
-                if (found := load_teams(at.root, n)) is not None:
-                    seen = _seen(found, shared_cores(at, n))
-                    rows.append([with_threads(rest, threads), str(n), *seen])
+    rows = [
+        [with_threads(run.rest, run.threads), str(run.n), *_seen(run.teams, run.shared)]
+        for run in runs
+        if run.teams is not None
+    ]
     head = ["runs", "processes", "regions", "team", "outside", "in regions", "imbalance", "waiting"]
     below = (
         "outside: CPU time outside of parallel regions, of all ranks; in regions: of all threads; "

@@ -14,6 +14,7 @@ from p3s.signature_runner.traced_run import TracedRun
 if TYPE_CHECKING:
     from p3s.model.grid.admissible import ExtentsAt
     from p3s.model.grid.stated import Extents
+    from p3s.model.stage import Known
 
 #: Batches of counts without one that runs, after which the program is not asked again.
 _IN_VAIN = 2
@@ -37,21 +38,6 @@ class Grids:
     extents: ExtentsAt
 
 
-@dataclass(frozen=True)
-class Known:
-    """What a study knows of its counts: those that ran and failed; nothing where there is none.
-
-    extents: of the grid that the program is given, by count; ndims: dimensions of the grid that the
-    user states, 0: none. modelled: whether there is a model.
-    """
-
-    ran: Sequence[int] = ()
-    failed: Sequence[int] = ()
-    extents: Mapping[int, Extents] = field(default_factory=dict)
-    ndims: int = 0
-    modelled: bool = False
-
-
 def grids_of(known: Known, words: Sequence[str], given: Mapping[int, Extents]) -> Grids:
     """Return the grids of a program: as its arguments or the user say, else usual ones."""
     from p3s.base.extents import dims_balanced, extents_at, extents_in
@@ -60,7 +46,7 @@ def grids_of(known: Known, words: Sequence[str], given: Mapping[int, Extents]) -
     listed, names = {**known.extents, **given}, extents_in(words)
     if names:
         return Grids((len(names),), lambda n, ndims: extents_at(words, n, listed))
-    return Grids((known.ndims,) if known.ndims else USUAL, dims_balanced)
+    return Grids((known.stated.ndims,) if known.stated.ndims else USUAL, dims_balanced)
 
 
 def chosen(asked: Asked, known: Known, grids: Grids, bar: Progress) -> list[int]:
@@ -69,9 +55,9 @@ def chosen(asked: Asked, known: Known, grids: Grids, bar: Progress) -> list[int]
 
     if not asked.top:
         return list(asked.counts)
-    found = choose(asked.top, known.ran, known.failed, grids.dims, grids.extents)
-    are = "are" if len(known.ran) > 1 else "is"
-    there = f"{joined(known.ran)} {are} there, " if known.ran else ""
+    found = choose(asked.top, known.counts, known.failed, grids.dims, grids.extents)
+    are = "are" if len(known.counts) > 1 else "is"
+    there = f"{joined(known.counts)} {are} there, " if known.counts else ""
     bar.say(
         f"-n ..{asked.top}: {there}"
         + (_traced(found) if found else "no other count would tell more")
@@ -85,7 +71,7 @@ def warn(asked: Asked, counts: Sequence[int], known: Known, grids: Grids, bar: P
 
     if asked.top or known.modelled:
         return  # they are the best up to a maximum; a model says what is open
-    ran = sorted({*known.ran, *counts})
+    ran = sorted({*known.counts, *counts})
     if why := left_open(ran, grids.dims, grids.extents, known.failed):
         bar.say(f"note: {why}")
 
@@ -105,7 +91,7 @@ def trace_asked(
     """
     from p3s.model.grid.admissible import choose, probes
 
-    two = probes(first) if asked.top and not known().ran else list(first)
+    two = probes(first) if asked.top and not known().counts else list(first)
     done = trace(two)
     if asked.top and not done.counts and len(alike(done.failed)) == 1 and len(two) > 1:
         return done
@@ -118,7 +104,7 @@ def trace_asked(
             break
         now = known()
         failed = sorted({*refused, *now.failed})
-        more = choose(asked.top, now.ran, failed, grids.dims, grids.extents)
+        more = choose(asked.top, now.counts, failed, grids.dims, grids.extents)
         if not more:
             break
         codes = joined(sorted({*gone.values()}))

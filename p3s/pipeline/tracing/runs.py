@@ -15,6 +15,8 @@ from p3s.base.settings import traces_of
 from p3s.base.staging import discard
 from p3s.base.study import Study
 from p3s.base.text import joined, one_line, processes, quoted
+from p3s.pipeline.commands import Commands
+from p3s.pipeline.records import known_of
 from p3s.pipeline.tracing.counts import Asked, Failure, Traced, TracedCount
 from p3s.signature.tables import PointTable
 from p3s.signature_runner.output import program_said
@@ -68,7 +70,6 @@ def trace_counts(
     anything. ``kept``: what a failed run leaves stays, so where it is is worth saying.
     """
     from p3s.base.host.cores import cores
-    from p3s.model.stage import listed_extents
     from p3s.signature.store import load_phases
     from p3s.signature_runner.build import ensure_counter
     from p3s.signature_runner.emulate import emulator
@@ -86,7 +87,7 @@ def trace_counts(
             emulator(), ensure_counter()  # before anything runs: native runs come first
         plans = {np: _plan(study, np, repeats, chosen, timed, request.times) for np in counts}
         bar.expect(sum(len(each) for each in plans.values()))
-        listed = listed_extents(study)
+        listed = known_of(study).extents
         launch = Launch(request.command, request.timeout_s, listed, request.stdin)
         done = _trace_counts(study, launch, plans, bar, kept)
         _take_out_refusals(study, done)
@@ -205,7 +206,6 @@ def _repeats(
 
 def _propose_quiet(study: Study, done: Traced, bar: Progress) -> None:
     """Say the command for counts of which all runs were disturbed."""
-    from p3s.pipeline.commands import Commands
     from p3s.signature.times import MOST_RUNS, lacks_quiet_runs, load_times
 
     counts = [r.np for r in done.counts if lacks_quiet_runs(load_times(study.root, r.np))]
@@ -221,7 +221,6 @@ def _of(rep: int, repeats: int) -> str:
 def _trace_counts(
     study: Study, launch: Launch, plans: Mapping[int, list[_Step]], bar: Progress, kept: bool
 ) -> Traced:
-    from p3s.pipeline.commands import Commands
     from p3s.signature.signature import characterize
     from p3s.signature.times import as_json, load_times, notes
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, RunFailed, UsageError
 from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
@@ -14,10 +13,9 @@ from p3s.costs.small_runs.places import Same
 from p3s.costs.small_runs.summary import FarFile, FarWorkload
 from p3s.costs.small_runs.walk import Reference, counts_upward, stop
 from p3s.model.holdout import build_model
-from p3s.model.stage import check_dims, keep_dims, known_grid, load
+from p3s.model.stage import check_dims
 from p3s.pipeline.commands import Commands, counts_to_add, most_repeats
-from p3s.pipeline.costing import write_far
-from p3s.pipeline.other_inputs import (
+from p3s.pipeline.costing import (
     check_command,
     commit,
     name_for,
@@ -25,7 +23,10 @@ from p3s.pipeline.other_inputs import (
     runs_of,
     save,
     staged,
+    write_far,
 )
+from p3s.pipeline.records import keep_dims, known_of, model_of
+from p3s.pipeline.stages import is_missing
 from p3s.pipeline.tracing.counts import Asked, Failure, Traced, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature_runner.work_unit import in_unit_of
@@ -46,12 +47,6 @@ class SmallRuns:
         return next(one for one in self.matched.workloads if one.name == f"far/{self.name}")
 
 
-def has_model(study: Study) -> bool:
-    """Tell whether a study has a model of the runs that there are."""
-    counts = study.signature_counts()
-    return not is_stale(study.model_path, [study.signature_path(n) for n in counts])
-
-
 def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns:
     """Record runs of a smaller input into far/NAME of the study that is asked for.
 
@@ -70,7 +65,7 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
             "to compare; give counts of two or more"
         )
     check_command(study, words)
-    check_dims(study, request.extents, [])
+    check_dims(known_of(study), request.extents, [])
     keep_dims(study, request.extents)
     recording = in_unit_of(traces_of(study), request.recording)
     # wall time says nothing where processes share cores; both are time
@@ -78,7 +73,7 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
         recording = replace(recording, work="cpu")
     reference = _reference(study)
     wanted = list(counts) or _walk(study, reference, up_to)
-    repeats = request.repeats or most_repeats(study)
+    repeats = request.repeats or most_repeats(traces_of(study))
     name = name_for(study, words)
     bar.say(f"recording into {study.far_dir(name)}")
     bar.expect(len(wanted) * repeats)
@@ -90,7 +85,7 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
         if not done.counts:
             raise P3SError(f"--far: {reasons(done.failed)}; nothing was added to {study.root}")
         save(commit(study, name, new, [row.np for row in done.counts]), list(same.values()))
-    matched = write_far(study, reference, keep=has_model(study))
+    matched = write_far(study, reference, keep=not is_missing(study, "model"))
     return SmallRuns(study, name, done, matched)
 
 
@@ -105,9 +100,9 @@ def _reference(study: Study) -> Reference:
             f"{study.root}: holds no characterized run to compare a smaller workload "
             f"with; first run {Commands(study).trace(counts_to_add(study, 3))}"
         )
-    if has_model(study):
-        return Reference(load(study.root), own)
-    return Reference(build_model(own.tables, holdout=False, known=known_grid(study)), own)
+    if not is_missing(study, "model"):
+        return Reference(model_of(study), own)
+    return Reference(build_model(own.tables, holdout=False, known=known_of(study).grid), own)
 
 
 def _walk(study: Study, reference: Reference, up_to: int) -> list[int]:

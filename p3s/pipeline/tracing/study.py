@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
-from p3s.base.settings import parameters, traces_of
+from p3s.base.settings import MIN_COUNTS, parameters, traces_of
 from p3s.base.study import Study
 from p3s.base.text import differing, one_line
 from p3s.model.evaluate import model_grid
-from p3s.model.stage import check_dims, keep_dims, load
-from p3s.pipeline.records import known_counts
-from p3s.pipeline.stages import MIN_COUNTS, ensure_model
+from p3s.model.stage import check_dims
+from p3s.pipeline.commands import Commands, counts_to_add
+from p3s.pipeline.records import keep_dims, known_of, model_of
+from p3s.pipeline.stages import ensure_model
 from p3s.pipeline.tracing.counts import (
     Asked,
     Traced,
@@ -57,12 +58,12 @@ def trace(request: TraceRequest, progress: Progress) -> Traced:
     existing = Study.find(request.root)
     program_of(words, max(asked.counts, default=asked.top or 1))
     refuse_parameters(request.root)
-    known = known_counts(existing)
+    known = known_of(existing)
     grids = grids_of(known, words, request.extents)
     counts = list(settled) if settled is not None else chosen(asked, known, grids, progress)
     if not request.part:
         check_counts(existing, counts)
-    check_dims(existing, request.extents, counts)
+    check_dims(known, request.extents, counts)
     made = not request.root.exists()
     study = Study.create(request.root, words, force=request.force, remedy=request.remedy)
     keep_dims(study, request.extents)
@@ -74,7 +75,7 @@ def trace(request: TraceRequest, progress: Progress) -> Traced:
         return Traced()
 
     some = partial(trace_counts, study, request, bar=progress, made=made)
-    return trace_asked(asked, counts, partial(known_counts, study), grids, some, progress)
+    return trace_asked(asked, counts, partial(known_of, study), grids, some, progress)
 
 
 def traced(
@@ -108,12 +109,12 @@ def missing_counts(request: TraceRequest, asked: Asked | None, bar: Progress) ->
 
     ``asked``: at which counts; None: at the request's, where the study has too few for a model.
     """
-    known = known_counts(Study.find(request.root))
-    have = set(known.ran)
+    known = known_of(Study.find(request.root))
+    have = set(known.counts)
     wanted = asked or (Asked() if len(have) >= MIN_COUNTS else request.asked)
     grids = grids_of(known, list(request.command), request.extents)
     missing = tuple(np for np in chosen(wanted, known, grids, bar) if np not in have)
-    check_dims(Study.find(request.root), request.extents, missing)
+    check_dims(known, request.extents, missing)
     if asked is not None and missing:
         warn(wanted, missing, known, grids, bar)
     return replace(
@@ -142,8 +143,6 @@ def left_over(study: Study, done: Traced) -> str:
 
 def lacking(study: Study, done: Traced, *, part: bool = False) -> str:
     """Return why a study has too few counts after they were traced; "" where it has enough."""
-    from p3s.pipeline.commands import Commands, counts_to_add
-
     have = study.signature_counts()
     if len(have) >= MIN_COUNTS or (part and have):
         return ""
@@ -225,7 +224,7 @@ def compared(
         with chdir(there or "."):
             program_of(list(launch.command), n)
     ensure_model(study, bar)
-    model_grid(load(study.root), n)  # what cannot be compared need not run
+    model_grid(model_of(study), n)  # what cannot be compared need not run
     if launch is not None:
         _run(study, n, launch, there, bar)
     return validate(study.root, study.validate_run_dir(n), n)

@@ -28,19 +28,10 @@ from p3s.base.settings import (
 )
 from p3s.base.study import Study
 from p3s.base.text import differing
-from p3s.model.stage import keep_dims
+from p3s.model.stage import Known
 from p3s.pipeline.parameters import Named
-from p3s.pipeline.records import known_counts
-from p3s.pipeline.tracing.counts import (
-    Asked,
-    Known,
-    Traced,
-    chosen,
-    grids_of,
-    reasons,
-    trace_asked,
-    warn,
-)
+from p3s.pipeline.records import keep_dims, known_of
+from p3s.pipeline.tracing.counts import Asked, Traced, chosen, grids_of, reasons, trace_asked, warn
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature_runner.traced_run import check_template, program_of
 
@@ -88,7 +79,7 @@ def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) ->
     made = not root.exists()
     study = _root(root, words, values)
     keep_dims(study, request.extents)
-    grids = grids_of(known_counts(study), words, request.extents)
+    grids = grids_of(known_of(study), words, request.extents)
     counts = chosen(asked, Known(), grids, bar)
     warn(asked, counts, Known(), grids, bar)
     bar.say(f"tracing into {study.root}")
@@ -114,7 +105,7 @@ def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) ->
                 )
 
                 some = partial(trace_counts, at, here, bar=Named(bar, name, notes=True), made=new)
-                done = trace_asked(asked, counts, partial(known_counts, at), grids, some, bar)
+                done = trace_asked(asked, counts, partial(known_of, at), grids, some, bar)
             except P3SError as err:
                 if isinstance(err, UsageError) or not rows:
                     raise

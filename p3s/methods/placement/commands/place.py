@@ -20,7 +20,6 @@ from p3s.cli.values import hosts_of, parse_counts
 from p3s.pipeline.parameters import at_value
 
 if TYPE_CHECKING:
-    from p3s.base.study import Study
     from p3s.machine.topology.inside import Inside
     from p3s.methods.placement.ranked.job import Job
     from p3s.methods.placement.ranked.ranking import Search
@@ -93,7 +92,6 @@ def place(
     With several counts, or ranks per node, say which of them are worth their cores and nodes. Exit
     code 3 where the times are not to be trusted.
     """
-    from p3s.base.study import Study
     from p3s.machine.topology.inside import read_inside
     from p3s.methods.placement.costs import cost_of
     from p3s.methods.placement.ranked.ranking import Search
@@ -116,12 +114,11 @@ def place(
     if param or has_parameters(study_dir):
         with progress(2) as bar:
             study_dir = at_value(study_dir, param, bar)
-    study = Study.open(study_dir)
     cores = 0 if told.inside is None else len(told.inside.cores)
     there = Nodes(nodes, each[0] or cores, hosts_of(hosts))
     if several:
-        return _advise(study, wanted, each, there, request, search, told)
-    return _rank(study, wanted[0], there, request, search, told)
+        return _advise(study_dir, wanted, each, there, request, search, told)
+    return _rank(study_dir, wanted[0], there, request, search, told)
 
 
 @dataclass(frozen=True)
@@ -152,16 +149,14 @@ def _check(told: _Output, several: bool) -> None:
         raise UsageError("--inside says which core each rank gets: give --write for Open MPI")
 
 
-def _rank(
-    study: Study, n: int, nodes: Nodes, request: Request, search: Search, told: _Output
-) -> int:
+def _rank(root: Path, n: int, nodes: Nodes, request: Request, search: Search, told: _Output) -> int:
     from p3s.methods.placement.candidates import block_on
     from p3s.methods.placement.ranked.stage import job_at, placed
     from p3s.methods.placement.ranked.types import PLACEMENTS
     from p3s.methods.placement.section import as_csv, render
 
     with progress(1) as bar:
-        job = job_at(study, n, nodes, request, search, bar)
+        job = job_at(root, n, nodes, request, search, bar)
         if told.path is not None:  # what cannot be written is told before anything is
             _text(job, block_on(n, job.where), told)
         found = placed(job, search, bar)
@@ -175,7 +170,7 @@ def _rank(
         out(render(found))
     if told.path is not None:
         words = ["-n", str(n), "--placement", str(told.path), *told.network]
-        say(f"next: p3s predict {quoted(study.root)} {shlex.join(words)}")
+        say(f"next: p3s predict {quoted(root)} {shlex.join(words)}")
     return say_reasons(found.reasons, "ranking")
 
 
@@ -242,7 +237,7 @@ _HOW = {
 def _format(job: Job) -> str:
     """Return what reads the file: srun where it starts the program, else the MPI library."""
     named = all(job.where.hosts)
-    words = job.study.command() if job.study.manifest().get("commands") else []
+    words = job.traces.command
     srun = bool(words) and Path(words[0]).name == "srun"
     if named and (srun or "SLURM_JOB_ID" in os.environ):
         return "slurm"
@@ -251,7 +246,7 @@ def _format(job: Job) -> str:
 
 
 def _advise(
-    study: Study,
+    root: Path,
     counts: Sequence[int],
     ppns: Sequence[int],
     nodes: Nodes,
@@ -266,7 +261,7 @@ def _advise(
     if any(each == 0 for each in ppns):
         raise UsageError("--ppn: say how many ranks a node has room for, for several counts")
     with progress(len(counts) * len(ppns)) as bar:
-        found = advised(study, counts, ppns, nodes, request, search, bar)
+        found = advised(root, counts, ppns, nodes, request, search, bar)
     if told.json:
         data = to_data(found)
         data.pop("placements")

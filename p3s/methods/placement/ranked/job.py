@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base.arrays import Floats, Ints
-from p3s.base.settings import traces_of
+from p3s.base.records import Traces, scaled_dir
 from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.allocation import Allocation
 from p3s.methods.placement.links import paths
@@ -23,9 +22,6 @@ from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.program.mapping import RankMap, block
 from p3s.simulate.network import Network
 
-if TYPE_CHECKING:
-    from p3s.base.study import Study
-
 
 def _nothing(_: str) -> None:
     """Say nothing."""
@@ -33,14 +29,14 @@ def _nothing(_: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """``n`` processes of a study on the nodes of an allocation.
+    """``n`` processes of a traced program on the nodes of an allocation.
 
     ``fabric``: the network between all nodes; ``known``: whether anybody has said it, else messages
     cost what ``messages`` says of nodes in a row. ``program``: what is simulated. ``alone``: times
     without communication.
     """
 
-    study: Study
+    traces: Traces
     n: int
     where: Allocation
     fabric: Fabric
@@ -79,7 +75,7 @@ class Job:
         if wires is None:
             apart = self.messages.distance(self.where.nodes)
             ready = replace(ready, distance=None if apart is None else apart[np.ix_(used, used)])
-        found = placed(self.messages, traces_of(self.study), ready, setting, self.say, ends=False)
+        found = placed(self.messages, self.traces, ready, setting, self.say, ends=False)
         return with_communication(self.alone, found)
 
     def loads(self, sent: Traffic, where: RankMap) -> Floats:
@@ -95,7 +91,7 @@ def _network_names(job: Job, used: Ints) -> tuple[str, ...]:
 
 
 def job_of(
-    study: Study,
+    traces: Traces,
     n: int,
     where: Allocation,
     fabric: Fabric,
@@ -106,6 +102,6 @@ def job_of(
 ) -> Job:
     """Return the processes of a scaled trace on nodes. Errors: P3SError, UsageError."""
     where.check(n)
-    program = read_program(study.scaled_dir(n), queues=messages.queues)
-    times = computation(study.scaled_dir(n))
-    return Job(study, n, where, fabric, known, messages, program, times, say)
+    program = read_program(scaled_dir(traces.root, n), queues=messages.queues)
+    times = computation(scaled_dir(traces.root, n))
+    return Job(traces, n, where, fabric, known, messages, program, times, say)

@@ -12,8 +12,7 @@ import numpy as np
 from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
-from p3s.base.settings import traces_of
-from p3s.base.study import Study
+from p3s.base.records import Traces
 from p3s.base.text import figures
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import named, read_fabric
@@ -23,17 +22,12 @@ from p3s.methods.placement.costs import LearnedCost, cost_of
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.ranking import Search, placements
 from p3s.methods.placement.ranked.types import Advice, Placements, advice_of, save
-from p3s.pipeline.basis import AUTO, Request, basis_of, request_of, setting_of, told_of
-from p3s.pipeline.stages import (
-    check_scaled_room,
-    check_times,
-    doubted,
-    ensure_compute,
-    ensure_model,
-    ensure_scaled,
-    machine_file,
-)
+from p3s.model.stage import load
+from p3s.model.types import Model
+from p3s.pipeline.basis import AUTO, Request, request_of, told_of
+from p3s.pipeline.predicting import message_costs, scaled
 from p3s.predict.estimated import TYPICAL
+from p3s.predict.estimates import Estimation
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
@@ -60,7 +54,7 @@ class Nodes:
 
 
 def place(
-    study: Study,
+    root: Path,
     progress: Progress,
     n: int,
     *,
@@ -81,22 +75,21 @@ def place(
     """
     request = request_of(AUTO, network, True, ReplaySettings(), topology)
     search = Search(simulated=simulated, model=cost_of(model))
-    job = job_at(study, n, Nodes(nodes, ppn, tuple(hosts)), request, search, progress)
+    job = job_at(root, n, Nodes(nodes, ppn, tuple(hosts)), request, search, progress)
     return placed(job, search, progress)
 
 
 def job_at(
-    study: Study, n: int, nodes: Nodes, request: Request, search: Search, progress: Progress
+    root: Path, n: int, nodes: Nodes, request: Request, search: Search, progress: Progress
 ) -> Job:
-    """Return ``n`` processes on nodes, what they need made where it is missing.
+    """Return ``n`` processes of a study on nodes, what they need made where it is missing.
 
     ``request``: whose costs of messages, and the network. ``search``: a model of learned times in
     it is to be of this machine. Errors: P3SError and UsageError, in one line; nothing is written
     then.
     """
-    there = _there(study, n, nodes, request, search)
-    prepare(study, [n], progress)
-    return _job(study, n, there, request, progress)
+    there = _there(root, n, nodes, request, search)
+    return _job(scaled(root, [n], progress), n, there, progress)
 
 
 def placed(job: Job, search: Search, progress: Progress) -> Placements:
@@ -105,12 +98,12 @@ def placed(job: Job, search: Search, progress: Progress) -> Placements:
     Errors: P3SError, in one line; nothing is written then.
     """
     found = _placements(job, search, progress)
-    save(job.study.root, found)
+    save(job.traces.root, found)
     return found
 
 
 def advised(
-    study: Study,
+    root: Path,
     counts: Sequence[int],
     ppns: Sequence[int],
     nodes: Nodes,
@@ -128,9 +121,9 @@ def advised(
         raise UsageError(
             f"--nodes {nodes.number}: too few for any of these counts; give more, or a larger --ppn"
         )
-    there = [(n, _there(study, n, own, request, search)) for n, own in every]
-    prepare(study, counts, progress)
-    jobs = (_job(study, n, each, request, progress) for n, each in there)
+    there = [(n, _there(root, n, own, request, search)) for n, own in every]
+    traces = scaled(root, counts, progress)
+    jobs = (_job(traces, n, each, progress) for n, each in there)
     return advice_of([_placements(job, search, progress) for job in jobs])
 
 
@@ -145,18 +138,6 @@ def _configurations(
                 progress.say(f"n={n}, {ppn} per node: needs {needed} nodes; left out")
             else:
                 yield n, replace(nodes, number=needed, ppn=ppn, hosts=nodes.hosts[:needed])
-
-
-def prepare(study: Study, counts: Sequence[int], progress: Progress) -> None:
-    """Make what is missing up to the scaled traces."""
-    ensure_model(study, progress)
-    ensure_compute(study, progress)
-    check_times(study)
-    for n, why in doubted(study, counts).items():
-        progress.say(f"n={n}: {why}")
-    check_scaled_room(study, counts)
-    for n in counts:
-        ensure_scaled(study, n, progress)
 
 
 def fabric_of(topology: str, nodes: int, hosts: Sequence[str]) -> Fabric:
@@ -182,60 +163,56 @@ def where_of(n: int, nodes: Nodes, cores: int, topology: str) -> tuple[Allocatio
 class There:
     """What a job runs on: what messages cost, its nodes, the network between them.
 
-    ``said``: which costs were taken where nobody named them.
+    ``known``: whether the network was named. ``said``: which costs were taken where nobody named
+    them.
     """
 
     messages: Messages
     where: Allocation
     fabric: Fabric
+    known: bool
     said: str
 
 
-def _there(study: Study, n: int, nodes: Nodes, request: Request, search: Search) -> There:
-    messages, said = messages_of(study, n, request)
-    there = There(messages, *where_of(n, nodes, messages.cores, request.topology), said)
+def _there(root: Path, n: int, nodes: Nodes, request: Request, search: Search) -> There:
+    traces, how = message_costs(root, [n], request)
+    messages, topology = messages_of(traces, how), request.cluster.topology
+    where, fabric = where_of(n, nodes, messages.cores, topology)
+    there = There(messages, where, fabric, bool(topology), told_of(how))
     if isinstance(search.model, LearnedCost):
         check_model(search.model.model, there)
     return there
 
 
-def _job(study: Study, n: int, there: There, request: Request, progress: Progress) -> Job:
+def _job(traces: Traces, n: int, there: There, progress: Progress) -> Job:
     for note in filter(None, (there.said, *there.fabric.about.notes)):
         progress.say(note)
-    known = bool(request.topology)
     where, fabric, messages = there.where, there.fabric, there.messages
-    return job_of(study, n, where, fabric, messages, known=known, say=progress.start)
+    return job_of(traces, n, where, fabric, messages, known=there.known, say=progress.start)
 
 
-def messages_of(study: Study, n: int, request: Request) -> tuple[Messages, str]:
-    """Return what messages cost, from where p3s predict takes it without a replay, and a word on
-    these costs where nobody named them."""
+def messages_of(traces: Traces, how: Estimation) -> Messages:
+    """Return what messages cost, from where p3s predict takes it without a replay."""
     from p3s.predict.estimators.messages import measured_messages, published_messages, why_not
 
-    file = machine_file(study)
-    basis = basis_of(replace(request, no_replay=True), [n], file, lambda _: False)
-    setting = setting_of(request, basis.network)
-    if basis.network or basis.estimator == TYPICAL:
-        return published_messages(traces_of(study), setting), told_of(basis)
-    lacking = why_not(traces_of(study), basis.machine or file)
-    if lacking:
+    if how.setting.network:
+        return published_messages(traces, how.setting)
+    if lacking := why_not(traces, how.machine):
         raise P3SError(lacking)
-    return measured_messages(traces_of(study), basis.machine or file, setting), told_of(basis)
+    return measured_messages(traces, how.machine, how.setting)
 
 
 def _placements(job: Job, search: Search, progress: Progress) -> Placements:
-    grid, order = grid_of(job.study, job.n)
+    grid, order = grid_of(load(job.traces.root), job.n)
     return placements(job, grid, order, search, progress)
 
 
-def grid_of(study: Study, n: int) -> tuple[tuple[int, ...], Ints | None]:
+def grid_of(model: Model, n: int) -> tuple[tuple[int, ...], Ints | None]:
     """Return the process grid at ``n`` and the rank at each of its places; () without one.
 
     A grid that leaves ranks out is none.
     """
-    from p3s.model.stage import load
-
-    at = load(study.root).grid.family.at(n)
+    at = model.grid.family.at(n)
     if at is None or (at.order is not None and len(at.order) != n):
         return (), None
     return at.dims, at.order

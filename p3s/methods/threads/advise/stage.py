@@ -5,15 +5,15 @@ In the Python API: ``study.advise(nodes=8)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import inputs_in
-from p3s.base.study import Study
 from p3s.laws.statistics import Z90
 from p3s.machine.topology.inside import Node, read_node
 from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
@@ -26,16 +26,22 @@ from p3s.methods.threads.advise.types import (
     Objective,
     admissible,
 )
-from p3s.methods.threads.predicting import check_fits, ensure_base, ensure_threads, surface
-from p3s.methods.threads.runs import work_and_iterations
-from p3s.methods.threads.settings import at_threads, base_of
+from p3s.methods.threads.predicting import (
+    Case,
+    at_threads,
+    base_of,
+    case_of,
+    check_fits,
+    ensure_base,
+    ensure_threads,
+    surface,
+)
 from p3s.methods.threads.text import doubts
 from p3s.methods.threads.types import Value
 from p3s.model.grid.admissible import admits
-from p3s.model.stage import read as read_model
-from p3s.model.types import Model
 from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.parameters import Wanted, node_of
+from p3s.pipeline.records import opened
 from p3s.predict.surface import Surface
 from p3s.predict.types import Reason
 from p3s.replay.settings import ReplaySettings
@@ -62,30 +68,30 @@ class Asked:
     top: int = 3
 
 
-def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> AdviceFile:
+def advised(root: Path, asked: Asked, request: Request, progress: Progress) -> AdviceFile:
     """Return the best configurations of a study within limits.
 
     Raises UsageError where no configuration is admissible, P3SError as predictions do.
     """
-    base = at_threads(root, asked.rest, base_of(root))
-    node = asked.node or node_of(base, request)
+    study = opened(root)
+    node = asked.node or node_of(at_threads(study, asked.rest, base_of(study)), request)
     if asked.threads:
         check_fits(asked.threads, node)
-    file = ensure_threads(root, node, progress)
-    base = ensure_base(root, file, asked.rest)
-    if not file.laws:
+    file = ensure_threads(study, node, progress)
+    ensure_base(study, file, asked.rest)
+    case = case_of(study, asked.rest)
+    if not file.laws or case is None:
         raise P3SError(
-            f"{root.root}: no law of threads: no times were taken; run p3s characterize --threads "
+            f"{root}: no law of threads: no times were taken; run p3s characterize --threads "
             "again with --work cpu"
         )
-    model = read_model(base.model_path)
     asked = replace(asked, nodes=asked.nodes or -(-asked.cores // node.cores))
-    limits = _limits(base, model, node, asked)
+    limits = _limits(case, node, asked)
     found = admissible(limits)
     wanted = _ladder(found)
     counts = sorted({n for each in wanted.values() for n in each})
     predicted = surface(
-        root,
+        study,
         Wanted(counts, sorted(wanted), asked.rest, node=node),
         request,
         progress,
@@ -94,9 +100,11 @@ def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> 
     )
     progress.start("comparing configurations")
     advisor = Advisor(file.laws, found, reasons=doubts(file))
-    work = _workload(base, model, file.laws, found, predicted, file.base)
+    work = _workload(case, file.laws, found, predicted, file.base)
     advice = advisor.advise(work, asked.objective, asked.top)
-    run, setting = _next(root, advisor, work, asked, node)
+    cases = {rest: case_of(study, rest) for rest in inputs_in(study)}
+    known = {rest: each for rest, each in cases.items() if each is not None}
+    run, setting = _next(known, advisor, work, asked, node)
     return AdviceFile(
         asked.rest,
         node,
@@ -111,7 +119,7 @@ def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> 
 
 
 def advise(
-    study: Study,
+    root: Path,
     progress: Progress,
     *,
     nodes: int = 0,
@@ -139,7 +147,7 @@ def advise(
         top=top,
     )
     request = request_of(AUTO, network, True, ReplaySettings())
-    return advised(study, asked, request, progress).advice
+    return advised(root, asked, request, progress).advice
 
 
 def _of_advice(reasons: Sequence[Reason]) -> Iterator[Reason]:
@@ -155,26 +163,24 @@ def _of_advice(reasons: Sequence[Reason]) -> Iterator[Reason]:
             yield reason
 
 
-def _limits(base: Study, model: Model, node: Node, asked: Asked) -> Limits:
+def _limits(case: Case, node: Node, asked: Asked) -> Limits:
     return Limits(
         node,
         asked.nodes,
         asked.cores or None,
         asked.smt,
         asked.threads,
-        asked.counts or (lambda n: admits(model.admissible, n)),
-        _footprint(base, model) if node.memory else None,
+        asked.counts or (lambda n: admits(case.work.model.admissible, n)),
+        _footprint(case.filled) if node.memory else None,
     )
 
 
-def _footprint(base: Study, model: Model) -> Callable[[int], float] | None:
+def _footprint(filled_at: Mapping[int, float]) -> Callable[[int], float] | None:
     """Return the bytes that a process fills, by how many there are; None where nobody knows.
 
     Between traced counts straight in the logarithms, beyond as at the last.
     """
-    from p3s.pipeline.other_machine import filled_bytes
-
-    known = sorted(filled_bytes(base, list(model.counts)).items())
+    known = sorted(filled_at.items())
     if not known:
         return None
     counts, nbytes = zip(*known, strict=True)
@@ -201,8 +207,7 @@ def _ladder(found: Sequence[Configuration]) -> dict[int, list[int]]:
 
 
 def _workload(
-    base: Study,
-    model: Model,
+    case: Case,
     laws: Sequence[object],
     found: Sequence[Configuration],
     predicted: Surface,
@@ -217,7 +222,7 @@ def _workload(
     """
     phases = [law.phase for law in laws]  # type: ignore[attr-defined]
     counts = sorted({each.processes for each in found})
-    work, times = work_and_iterations(base, model, counts)
+    work, times = case.work.over(counts)
     at = np.searchsorted(counts, [each.processes for each in found])
     ratio = _busiest(predicted, counts, work, times, base_threads)
     return Workload(
@@ -269,14 +274,14 @@ def _work_error(predicted: Surface) -> float:
 
 
 def _next(
-    root: Study, advisor: Advisor, work: Workload, asked: Asked, node: Node
+    cases: Mapping[str, Case], advisor: Advisor, work: Workload, asked: Asked, node: Node
 ) -> tuple[NextRun | None, str]:
     """Return the run on one node that narrows the decision most, and the values of its input.
 
     None where none is possible. Runs of all values that have a model are candidates.
     """
-    rests = [r for r in inputs_in(root) if at_threads(root, r, base_of(root)).model_path.exists()]
-    found = [_candidates(root, rest, asked, node, advisor) for rest in rests]
+    rests = list(cases)
+    found = [_candidates(case, asked, node, advisor) for case in cases.values()]
     candidates = [at for some, _ in found for at in some]
     if not candidates:
         return None, asked.rest
@@ -289,18 +294,16 @@ def _next(
 
 
 def _candidates(
-    root: Study, rest: str, asked: Asked, node: Node, advisor: Advisor
+    case: Case, asked: Asked, node: Node, advisor: Advisor
 ) -> tuple[list[Configuration], tuple[np.ndarray, np.ndarray]]:
     """Return runs on one node that are possible, and their work and iterations by phase."""
-    base = at_threads(root, rest, base_of(root))
-    model = read_model(base.model_path)
-    limits = replace(_limits(base, model, node, asked), nodes=1, cores=None, footprint=None)
-    largest = 4 * max(model.counts)
+    limits = replace(_limits(case, node, asked), nodes=1, cores=None, footprint=None)
+    largest = 4 * max(case.work.model.counts)
     some = [c for c in admissible(limits) if c.processes <= largest and not c.far]
     phases = [law.phase for law in advisor.laws]
     counts = sorted({c.processes for c in some})
     if not some:
         return [], (np.zeros((len(phases), 0)), np.zeros((len(phases), 0)))
-    each, times = work_and_iterations(base, model, counts)
+    each, times = case.work.over(counts)
     at = np.searchsorted(counts, [c.processes for c in some])
     return some, (np.maximum(each[at][:, phases].T, 1e-300), times[at][:, phases].T)

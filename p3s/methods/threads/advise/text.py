@@ -7,7 +7,6 @@ from pathlib import Path
 
 from p3s.base.artefacts import write_json
 from p3s.base.serialise import Published
-from p3s.base.study import Study
 from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, table
 from p3s.machine.topology.inside import Node
 from p3s.methods.threads.advise.types import (
@@ -68,8 +67,8 @@ def reasons_of(file: AdviceFile) -> list[Reason]:
     return list({**found, **{r.code: r for r in file.advice.best.reasons}}.values())
 
 
-def render(file: AdviceFile, study: Study) -> str:
-    """Return advice for a study as text."""
+def render(file: AdviceFile, command: str) -> str:
+    """Return advice as text; command: that makes the run which would narrow the decision most."""
     against = untrusted(reasons_of(file))
     parts = []
     if against:
@@ -78,7 +77,7 @@ def render(file: AdviceFile, study: Study) -> str:
     parts += [sentence(file), "", choices(file.advice), "", grid(file)]
     parts += reason_lines([r for r in reasons_of(file) if not r.untrustworthy][:MOST_LINES])
     if file.next is not None and file.next.gain > _GAIN:
-        parts.append(next_run(study, file))
+        parts.append(next_run(file, command))
     return "\n".join(parts)
 
 
@@ -153,15 +152,15 @@ def shown_cells(file: AdviceFile) -> list[Cell]:
     return [cell for cell in file.cells if cell.processes in shown]
 
 
-def load(study: Study) -> AdviceFile | None:
+def load(root: Path) -> AdviceFile | None:
     """Return a study's advice, None where there is none; P3SError where it is damaged."""
-    path = study.root / NAME
+    path = root / NAME
     return ADVICE.read(path) if path.exists() else None
 
 
-def write(study: Study, file: AdviceFile) -> Path:
+def write(root: Path, file: AdviceFile) -> Path:
     """Write advice.json; return its path."""
-    path = study.root / NAME
+    path = root / NAME
     write_json(path, ADVICE.data(file))
     return path
 
@@ -187,7 +186,7 @@ def value_text(objective: Objective, cell: Cell | None) -> str:
     return f"{cell.value:.3g}" if objective == Objective.CORE_HOURS else seconds(cell.value)
 
 
-def next_run(study: Study, file: AdviceFile) -> str:
+def next_run(file: AdviceFile, command: str) -> str:
     """Return which run would narrow the decision most, and the command that makes it."""
     run = file.next
     if run is None or run.gain <= _GAIN:
@@ -198,22 +197,5 @@ def next_run(study: Study, file: AdviceFile) -> str:
         f"A run of {plural(at.processes, 'process', 'processes')} with "
         f"{plural(at.threads, 'thread')}{value} on one node would narrow the decision most: "
         f"expected regret {percent(run.regret)} now, {percent(run.regret_after)} after it\n"
-        f"  {trace_command(study, file)}"
+        f"  {command}"
     )
-
-
-def trace_command(study: Study, file: AdviceFile) -> str:
-    """Return the command that traces the run which would narrow the decision most."""
-    from p3s.base.command_lines import elsewhere, launcher, shown
-    from p3s.base.host.cores import cores
-    from p3s.base.settings import settings_in
-
-    if file.next is None:
-        return ""
-    at = file.next.configuration
-    rest = [word for each in file.next_setting.split(",") if each for word in ("--param", each)]
-    share = ["--oversubscribe"] if at.threads > cores() else []
-    ran = settings_in(study)[0][1]
-    root = study.root if elsewhere(ran) is None else study.root.resolve()
-    words = ["p3s", "characterize", "-n", str(at.processes), "--threads", str(at.threads)]
-    return shown(ran, [*words, *share, *rest, "-o", str(root), "--", *launcher(study)])
