@@ -88,7 +88,6 @@ def _turns(s: Structure, loop: int, n: int, stages: int) -> float:
 
 
 def _stages(model: Model, phase: Phase, n: int) -> int:
-
     if not phase.fused_stages:
         return 1
     try:
@@ -191,21 +190,23 @@ class Reference:
         self.model, self.own = model, own
         self.places, self.phase = places_of(model)
         self.counted = model.work_unit == INSTRUCTIONS
-        self.cells = {
-            t.np: measured(t, self.places, np.array([_traced_turns(p, t.np) for p in model.phases]))
-            for t in own.tables
-        }
+        traced = {(p.phase, t.np): _traced_turns(p, t.np) for t in own.tables for p in model.phases}
+        self.cells = self._cells(own, traced)
 
-    def measured(self, tables: Sequence[PointTable]) -> dict[int, Cells]:
+    def measured(self, runs: InputRuns) -> dict[int, Cells]:
         """Return what the ranks did in runs of another input, by count."""
-        turns = phase_turns(self.own.tables, tables, self.model)
+        return self._cells(runs, phase_turns(self.own.tables, runs.tables, self.model))
+
+    def _cells(self, runs: InputRuns, turns: Turns) -> dict[int, Cells]:
         return {
             t.np: measured(
                 t,
                 self.places,
                 np.array([turns.get((p.phase, t.np), math.nan) for p in self.model.phases]),
+                runs.spent(t, self.places),
+                self.counted,
             )
-            for t in tables
+            for t in runs.tables
         }
 
     def total(self, values: np.ndarray, k: int) -> float:
@@ -255,7 +256,7 @@ class Reference:
                 f"places that the study does not reach ({_named(unknown, far)}); choose an "
                 "input that takes the same way through the program"
             )
-        here = self.measured([far])[far.np]
+        here = self.measured(InputRuns("", (), (far.np,), [far]))[far.np]
         missing = [k for k in self.relevant(far.np) if not self.total(here.calls, k)]
         if missing:
             time = self._time(self._nearest(far.np))
@@ -306,26 +307,25 @@ class Reference:
     # ---- what it costs
     def costs(self, far: InputRuns) -> list[PhaseCost]:
         """Return the cost of every relevant phase over the counts of a smaller input."""
-        cells = self.measured(far.tables)
+        cells = self.measured(far)
         out = []
         for k in self.relevant(min(self.cells)):
-            found = self._costs(k, far, cells)
+            found = self._costs(k, cells)
             # times per iteration of another input are no costs that can be compared with it
-            before = self._costs(k, self.own, self.cells) if self.counted else {}
+            before = self._costs(k, self.cells) if self.counted else {}
             counts, cost = tuple(found), tuple(found.values())
             status, at = least_cost(counts, cost, max(before.values(), default=0.0))
             name = self.model.phases[k].name
             out.append(PhaseCost(k, name, counts, cost, status, at if status == REACHED else None))
         return out
 
-    def _costs(self, k: int, runs: InputRuns, cells: Mapping[int, Cells]) -> dict[int, float]:
+    def _costs(self, k: int, cells: Mapping[int, Cells]) -> dict[int, float]:
         out = {}
-        for t in sorted(runs.tables, key=lambda t: t.np):
-            spent, here = runs.spent(t, self.places), cells[t.np]
-            time = 0.0 if spent is None else self.total(spent.least, k)
+        for n, here in sorted(cells.items()):
+            time = self.total(here.least, k)
             amount = self.total(here.work, k) if self.counted else float(here.weight[k])
             if time > 0 and here.weight[k] > 0 and amount > 0:
-                out[t.np] = time / amount
+                out[n] = time / amount
         return out
 
 
