@@ -317,7 +317,7 @@ def _drawn(
     # the likeliest design of the family that weighs most in all
     family = max(shares, key=lambda name: shares[name])
     worth = np.where(found.family == family, total, -np.inf)
-    h, k = np.unravel_index(int(np.argmax(worth)), total.shape)
+    h, k = divmod(int(np.argmax(worth)), total.shape[1])
     used = found.used[k]
     best = Best(
         family,
