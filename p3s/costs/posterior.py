@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations, groupby
-from math import isfinite, lgamma, log, log2
+from itertools import combinations
+from math import isfinite, lgamma, log
 
 import numpy as np
 
 from p3s.costs.families import MOST_COLUMNS, Column, Designs, designs, values
-from p3s.costs.points import Point, per_rank
+from p3s.costs.points import Point, thinned
 
 #: Share of the variance that is common to a run; the rest is a point's own.
 RUN_SHARE = 0.5
@@ -136,9 +136,6 @@ def _log_positive(t: np.ndarray) -> np.ndarray:
 
 #: How many repeats the error common to all points counts as, against those of similar x.
 LOCAL = 6.0
-#: Groups of ranks of a run are joined where x differs by less than this many doublings; at most so
-#: many are left of a run.
-SAME, MOST_GROUPS = 0.07, 6
 
 
 def usable_points(points: Sequence[Point]) -> list[Point]:
@@ -147,31 +144,7 @@ def usable_points(points: Sequence[Point]) -> list[Point]:
         (p for p in points if all(isfinite(v) and v > 0 for v in (p.work, p.least_ns, p.x))),
         key=lambda p: (p.source, p.traced, p.x, p.work, p.least_ns, p.typical_ns),
     )
-    out: list[Point] = []
-    for _, of in groupby(good, key=lambda p: (p.source, p.traced)):
-        run = list(of)
-        width = max(SAME, log2(run[-1].x / run[0].x) / MOST_GROUPS)
-        start, group = run[0].x, [run[0]]
-        for p in run[1:]:
-            if log2(p.x / start) > width:
-                out.append(_joined(group))
-                start, group = p.x, []
-            group.append(p)
-        out.append(_joined(group))
-    return sorted(out, key=lambda p: (p.x, p.source, p.traced))
-
-
-def _joined(group: Sequence[Point]) -> Point:
-    """Return the mean of groups of ranks, each weighing as its ranks."""
-    if len(group) == 1:
-        return group[0]
-    group = [p._replace(ranks=max(p.ranks, 1)) for p in group]
-    ranks = sum(p.ranks for p in group)
-    out = per_rank(group, ranks, group[0].place)
-    return out._replace(
-        x=float(sum(p.x * p.ranks for p in group) / ranks),
-        typical_ns=max(out.typical_ns, out.least_ns),
-    )
+    return sorted(thinned(good), key=lambda p: (p.x, p.source, p.traced))
 
 
 def measured_points(points: Sequence[Point]) -> tuple[Measured, list[str]]:
