@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.ops import INIT_OPS
 from p3s.base.serialise import Natural, ProcessCount
 from p3s.costs.gather import places_of
 from p3s.costs.small_runs.cells import Cells, InputRuns, interpolated, measured
@@ -37,11 +36,10 @@ Turns = dict[tuple[int, int], float]
 
 def phase_turns(own: Sequence[PointTable], other: Sequence[PointTable], model: Model) -> Turns:
     """Return (phase of the model, count) -> iterations in the other workload's runs, on the rank
-    with
-    most of them; what cannot be told is left out.
+    with most of them; what cannot be told is left out.
 
     The loop of a phase is the innermost one around its calls that turns, at every count of the
-    study, as often as the model says. Where there is none the calls of an iteration tell.
+    study, as often as the model says.
     """
     # the largest count decides what is a walk from partner to partner, and is the study's own
     s = structure([*own, *(replace(t, np=-t.np) for t in other)])
@@ -58,12 +56,10 @@ def phase_turns(own: Sequence[PointTable], other: Sequence[PointTable], model: M
         )
         loop = _loop_of(s, nodes, phase, model)
         for t in other:
-            if phase.parent is None:
-                found: float | None = 1.0
-            elif loop is not None:
-                found = _turns(s, loop, -t.np, _stages(model, phase, t.np))
-            else:
-                found = _by_calls(own, t, phase, model)
+            found = 1.0
+            if phase.parent is not None:
+                stages = _stages(model, phase, t.np)
+                found = 0.0 if loop is None else _turns(s, loop, -t.np, stages)
             if found:
                 out[(phase.phase, t.np)] = found
     return out
@@ -94,27 +90,6 @@ def _stages(model: Model, phase: Phase, n: int) -> int:
         return phase_stages(phase, model.items, model_grid(model, n))
     except P3SError:  # the rule for the grid does not admit a count that ran
         return 1
-
-
-def _by_calls(
-    own: Sequence[PointTable], other: PointTable, phase: Phase, model: Model
-) -> float | None:
-    """Return the iterations by the calls that a rank makes in each, where that number is always
-    one."""
-    weights = {n: v for n, v in phase.weight_points if v}
-    votes = []
-    for place in {(model.items[i].site, model.items[i].op) for i in phase.items}:
-        per_turn = {_most_calls(t, place) / weights[t.np] for t in own if t.np in weights}
-        calls = _most_calls(other, place)
-        if len(per_turn) == 1 and (each := per_turn.pop()) and calls:
-            votes.append(calls / each)
-    return float(np.median(votes)) if votes else None
-
-
-def _most_calls(t: PointTable, place: tuple[str, str]) -> int:
-    mine = np.array([(g.site, g.op) == place for g in t.groups], dtype=bool)
-    there = mine[t.group] if len(t.group) else np.zeros(0, dtype=bool)
-    return int(np.bincount(t.rank[there], weights=t.count[there], minlength=t.np).max(initial=0))
 
 
 # ---- what makes a run a smaller input ----------------------------------------------------------
@@ -215,20 +190,15 @@ class Reference:
 
     def relevant(self, n: int) -> list[int]:
         """Return the loops with more than 1 % of the time at the own count nearest to ``n``."""
-        time = self._time(self._nearest(n))
         loops = [p.phase for p in self.model.phases if p.parent is not None]
-        return [k for k in loops if time[k] > RELEVANT_SHARE * time.sum()]
+        return [k for k in loops if self._share([k], n) > RELEVANT_SHARE]
 
-    def _nearest(self, n: int) -> PointTable:
-        return min(self.own.tables, key=lambda t: (abs(math.log(t.np / n)), t.np))
-
-    def _time(self, t: PointTable) -> np.ndarray:
-        """Return the time of each phase over all ranks, and that of other calls at the end."""
-        phase = {place: int(k) for place, k in zip(self.places, self.phase, strict=True)}
-        rest = len(self.model.phases)
-        of = np.array([phase.get((g.site, g.op), rest) for g in t.groups] or [rest])[t.group]
-        counts = np.array([g.op not in INIT_OPS for g in t.groups] or [True])[t.group]
-        return np.bincount(of, (t.work + t.elapsed_ns) * counts, rest + 1)
+    def _share(self, phases: Sequence[int], n: int) -> float:
+        """Return the share of phases in the time at the own count nearest to ``n``."""
+        nearest = min(self.own.tables, key=lambda t: (abs(math.log(t.np / n)), t.np))
+        return share(
+            nearest, (self.places[row] for row in np.flatnonzero(np.isin(self.phase, phases)))
+        )
 
     # ---- what is refused
     def refuse(self, far: PointTable) -> None:
@@ -259,10 +229,9 @@ class Reference:
         here = self.measured(InputRuns("", (), (far.np,), [far]))[far.np]
         missing = [k for k in self.relevant(far.np) if not self.total(here.calls, k)]
         if missing:
-            time = self._time(self._nearest(far.np))
             names = ", ".join(self.model.phases[k].name for k in missing[:_SHOWN])
             raise P3SError(
-                f"{where}: other phases: what takes {100 * time[missing].sum() / time.sum():.0f} % "
+                f"{where}: other phases: what takes {100 * self._share(missing, far.np):.0f} % "
                 f"of the study's time ({names}) does not occur; "
                 "choose an input that takes the same way through the program"
             )
