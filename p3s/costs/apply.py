@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log2, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -241,13 +241,7 @@ def common_error(
     mine = [e for e in laws if e.phase == k and e.kind != "phase" and e.factor is not None]
     if not x or not mine:
         return None
-    at = log2(sqrt(max(float(x[0]), 1e-300) * max(float(x[1]), 1e-300)))
+    middle = sqrt(max(float(x[0]), 1e-300) * max(float(x[1]), 1e-300))
     share = np.array([max(entry.share, _LEAST_SHARE) for entry in mine])
-    value, low, high = np.array(
-        [
-            [np.interp(at, factor.at, part) for part in (factor.value, factor.low, factor.high)]
-            for entry in mine
-            if (factor := entry.factor) is not None
-        ]
-    ).T
+    value, low, high = np.array([e.factor.of(middle) for e in mine if e.factor is not None]).T
     return float(share @ (low / value) / share.sum()), float(share @ (high / value) / share.sum())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,13 @@ _GETCONF = {
     3: "LEVEL3_CACHE_SIZE",
     4: "LEVEL4_CACHE_SIZE",
 }
+
+
+#: Smallest and largest working set: last-level caches of some servers have a GiB; four times that
+#: takes minutes to fill.
+SMALLEST, MOST_BYTES = 8 << 10, 2 << 30
+#: What is assumed of a machine that does not tell its caches.
+NO_CACHE_KNOWN = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,24 @@ def granted_bytes() -> int:
         used = text_of(Path("/sys/fs/cgroup/memory.current"))
         available = min(available, max(int(limit) - (int(used) if used.isdigit() else 0), 0))
     return available
+
+
+def working_sets(caches: Sequence[Cache], granted_bytes: int, quick: bool) -> list[int]:
+    """Return the working sets in bytes: 8 KiB to four times the last-level cache.
+
+    At most a quarter of the memory that is free. Steps of 2, and of about the root of 2 unless
+    ``quick``: every working set is 2^k or 3 * 2^k.
+    """
+    last = max((cache.bytes for cache in caches), default=NO_CACHE_KNOWN)
+    largest = min(4 * last, granted_bytes // 4, MOST_BYTES)
+    sizes = []
+    size = SMALLEST
+    while size <= max(largest, 4 * SMALLEST):
+        sizes.append(size)
+        if not quick and size * 3 // 2 <= largest:
+            sizes.append(size * 3 // 2)
+        size *= 2
+    return sizes
 
 
 def facts() -> Facts:

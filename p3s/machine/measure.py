@@ -14,7 +14,7 @@ from typing import Any
 from p3s.base.errors import P3SError
 from p3s.base.text import joined
 from p3s.base.version import __version__
-from p3s.machine.facts import Cache
+from p3s.machine.facts import SMALLEST, working_sets
 from p3s.machine.machinefile import (
     CORE_KERNELS,
     CURVE_KERNELS,
@@ -34,11 +34,6 @@ _SHARES = (0.4, 0.2, 0.3)
 _LEAST_SHARE = 0.5
 #: What starting P3S and two ranks, packing and writing take on an idle machine, in seconds.
 _STARTS_S = 1.2
-SMALLEST = 8 << 10
-#: Last-level caches of some servers have a GiB; four times that takes minutes to fill.
-MOST_BYTES = 2 << 30
-#: What is assumed of a machine that does not tell its caches.
-_NO_CACHE_KNOWN = 32 << 20
 #: A point is settled when the three least of its repeats lie this close together.
 _SETTLED = 0.01
 _FEWEST, _MOST = 3, 60
@@ -49,24 +44,6 @@ _SHARED_CORE, _WIDE = 1.1, 0.10
 
 #: What a measurement consists of, in this order; the last where it is asked for.
 PARTS = ("one core", "all cores", "network", "threads")
-
-
-def working_sets(caches: Sequence[Cache], granted_bytes: int, quick: bool) -> list[int]:
-    """Return the working sets in bytes: 8 KiB to four times the last-level cache.
-
-    At most a quarter of the memory that is free. Steps of 2, and of about the root of 2 unless
-    ``quick``: every working set is 2^k or 3 * 2^k.
-    """
-    last = max((cache.bytes for cache in caches), default=_NO_CACHE_KNOWN)
-    largest = min(4 * last, granted_bytes // 4, MOST_BYTES)
-    sizes = []
-    size = SMALLEST
-    while size <= max(largest, 4 * SMALLEST):
-        sizes.append(size)
-        if not quick and size * 3 // 2 <= largest:
-            sizes.append(size * 3 // 2)
-        size *= 2
-    return sizes
 
 
 @dataclass

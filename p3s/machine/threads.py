@@ -94,9 +94,6 @@ _FEWEST, _MOST = 3, 15
 _SHOT_NS, _QUICK_SHOT_NS, _SPIN_NS, _TRIAD_NS = 2_000_000, 1_000_000, 30_000_000, 60_000_000
 #: STREAM's rule: each array has four times the bytes of all last-level caches.
 _TIMES_CACHE = 4
-_SMALLEST, _LARGEST = 8 << 10, 2 << 30
-#: What is assumed of a machine that does not tell its caches.
-_NO_CACHE_KNOWN = 32 << 20
 #: Pages of the smallest chain through pages: fewer than any TLB has entries.
 _FEWEST_PAGES = 4
 #: Median over least from which a bandwidth is called disturbed.
@@ -241,15 +238,11 @@ class _Sizes:
 
     @classmethod
     def of(cls, caches: Sequence[facts.Cache], cpus: int, quick: bool) -> _Sizes:
-        last = max(caches, key=lambda cache: cache.level, default=facts.Cache(3, _NO_CACHE_KNOWN))
-        room = facts.granted_bytes() // 4
+        unknown = facts.Cache(3, facts.NO_CACHE_KNOWN)
+        last, free = max(caches, key=lambda c: c.level, default=unknown), facts.granted_bytes()
         each = -(-cpus // (last.cores or cpus or 1))
-        array = min(_TIMES_CACHE * last.bytes * each, room // 3, _LARGEST)
-        span = min(_TIMES_CACHE * last.bytes, room, _LARGEST)
-        step = 4 if quick else 2
-        line = [_SMALLEST]
-        while line[-1] * step <= span:
-            line.append(line[-1] * step)
+        array = min(_TIMES_CACHE * last.bytes * each, free // 12, facts.MOST_BYTES)
+        line = facts.working_sets(caches, free, quick=True)[:: 2 if quick else 1]
         page = os.sysconf("SC_PAGE_SIZE")
         pages = [size for size in line if size >= _FEWEST_PAGES * page]
         return cls(max(array, 1 << 20), tuple(line), tuple(pages))

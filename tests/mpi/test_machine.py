@@ -16,9 +16,10 @@ from p3s.base.host import cores
 from p3s.base.text import size_text
 from p3s.machine import facts, network
 from p3s.machine.compare import compare
+from p3s.machine.facts import MOST_BYTES, working_sets
 from p3s.machine.filesystem import measure_files
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, MACHINE, Curve, Loaded, Machine
-from p3s.machine.measure import MOST_BYTES, Timings, _disturbed, _network_s, measure, working_sets
+from p3s.machine.measure import Timings, _disturbed, _network_s, measure
 from p3s.machine.programs import Runner, Runners
 from p3s.machine.show import plot, render
 

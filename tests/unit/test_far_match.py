@@ -485,7 +485,7 @@ def test_the_ladder_keeps_to_the_kind_of_count() -> None:
 def test_ranks_like_prefers_equal_calls_then_the_same_part_of_the_most() -> None:
     calls = np.array([[63.0, 1, 1, 1], [0, 2, 4, 2]])
     level = np.array([5.0, 1, 1, 1])
-    master = Role((3.0, 0.0), (3.0, 2.0), 1.0, 0.0, 1.0, 0, 1)
+    master = Role((3.0, 0.0), (3.0, 2.0), 1.0, 0.0, 1.0)
     assert ranks_like(master, level, calls).tolist() == [0]
-    corner = Role((1.0, 2.0), (3.0, 2.0), 1.0, 0.0, 1.0, 0, 1)
+    corner = Role((1.0, 2.0), (3.0, 2.0), 1.0, 0.0, 1.0)
     assert ranks_like(corner, level, calls).tolist() == [1, 3]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -15,7 +14,7 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.settings import Setting, setting_name
-from p3s.costs.parameters.laws import FITTED, Law, Means, Number, find_number
+from p3s.costs.parameters.laws import Law, Means, Number, find_number
 from p3s.costs.parameters.structure import (
     Differs,
     Numbers,
@@ -168,16 +167,10 @@ def _same_shapes(members: list[Member]) -> list[Member]:
             laws = [law for m in out if (law := _size_of(m.model, i, k)) is not None]
             if len(laws) < len(out) or any(law.expr is None for law in laws):
                 continue
-            numbers: Numbers = {}
             try:
-                joined([law.expr for law in laws], numbers, path)
+                joined([law.expr for law in laws], {}, path)
             except Differs:
                 out = _with_shape(out, path, laws)
-                continue
-            settings = [m.setting for m in out]
-            if any(find_number(settings, v).state == FITTED for v in numbers.values()):
-                with suppress(Differs):  # of one shape, but with numbers of chance
-                    out = _with_shape(out, path, laws, own=False)
     return out
 
 
@@ -186,15 +179,13 @@ def _size_of(model: Model, i: int, k: int) -> SizeLaw | None:
     return slots[k].elements if k < len(slots) else None
 
 
-def _with_shape(
-    members: list[Member], path: Path, laws: Sequence[SizeLaw], own: bool = True
-) -> list[Member]:
-    """Return the members with one rule of sizes; own: with the numbers they have is tried too."""
+def _with_shape(members: list[Member], path: Path, laws: Sequence[SizeLaw]) -> list[Member]:
+    """Return the members with one rule of sizes, with the numbers they have or by laws."""
     settings = [each.setting for each in members]
     for m in sorted(range(len(laws)), key=lambda m: bool(laws[m].rivals)):
         shape = laws[m].expr
         first = [_with_numbers_of(shape, list(_numbers(law.expr))) for law in laws]
-        for exprs in chain([first] if own else [], _by_laws(shape, m, settings)):
+        for exprs in chain([first], _by_laws(shape, m, settings)):
             if all(
                 expr is not None and (expr == law.expr or _meets(member, path, expr))
                 for expr, law, member in zip(exprs, laws, members, strict=True)

@@ -10,12 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from p3s.base.errors import P3SError
 from p3s.base.ops import COMPLETION
 from p3s.base.settings import MIN_SETTINGS, Setting, parse_setting, setting_name
-from p3s.costs.gather import mean_of, measured_at, modelled_work, own_points, places_of, weights_at
+from p3s.costs.gather import measured_at, own_points, x_scale
 from p3s.costs.parameters.alike import Alike, alike, laws_of, nearest
 from p3s.costs.parameters.derive import Fitted, leave_out, model_at, summary
 from p3s.costs.parameters.laws import FITTED, Call, Equation, Family, Law, Number, Part, SettingInfo
@@ -190,37 +188,17 @@ def derived(
     if model.derived is not None:
         model = replace(model, derived=replace(model.derived, left_out=left_out))
     points: list[Point] = []
-    held = _held(model) if model.work_unit in TIMES else None
+    held = x_scale(model, model.counts) if model.work_unit in TIMES else None
     for traced in fitted.settings:
         name = setting_name(traced)
         if not times.get(name):
             continue
         there = model_at(fitted, traced)
-        ratio = None if held is None else _ratio(held, _held(there))
+        own = None if held is None else x_scale(there, there.counts)
         for t in times[name]:
             for p in own_points(measured_at(there, t), f"at/{name}"):
-                n = None if ratio is None else t.np * float(ratio[p.phase])
+                n = None
+                if held is not None and own is not None and own[p.phase] > 0:
+                    n = t.np * float(held[p.phase] / own[p.phase])
                 points.append(p._replace(n=n))
     return model, points
-
-
-def _held(model: Model) -> list[np.ndarray]:
-    """Return n times the mean work of a rank per iteration of each place, by phase, at the smallest
-    count."""
-    n = min(model.counts)
-    work, grid = modelled_work(model, n)
-    _, phase = places_of(model)
-    mean = mean_of(work)
-    weight = weights_at(model, n, grid)
-    return [n * mean[phase == k] / weight[k] for k in range(len(weight))]
-
-
-def _ratio(derived: list[np.ndarray], traced: list[np.ndarray]) -> np.ndarray:
-    """Return per phase how many times as much there is to share out, by its largest place."""
-    out = np.ones(len(derived))
-    for k, (mine, theirs) in enumerate(zip(derived, traced, strict=True)):
-        if len(mine) and mine.max() > 0:
-            largest = int(np.argmax(mine))
-            if theirs[largest] > 0:
-                out[k] = mine[largest] / theirs[largest]
-    return out

@@ -190,15 +190,12 @@ def _law(
             label.append(np.full(len(seen[-1].ranks), number))
     x = np.concatenate([s.features for s in seen])
     y = np.concatenate([s.work for s in seen])
-    nest = [i for i, f in enumerate(basis) if f.nest]
-    # met by as many samples as terms is met by chance
-    enough = len({(v, *row) for v, row in zip(y.tolist(), x[:, nest].tolist(), strict=True)})
     fit = fit_sparse(
         x,
         y,
         np.concatenate(label),
         [f.cost for f in basis],
-        nest if enough >= len(nest) + 2 else [],
+        [i for i, f in enumerate(basis) if f.nest],
         [i for i, f in enumerate(basis) if f.falls],
         max_terms,
         like,

@@ -56,35 +56,45 @@ class InputRuns:
 
 
 @dataclass(frozen=True)
-class Cells:
+class Cells(Spent):
     """What the ranks of one count do before and in the calls of each place.
 
     work, calls, nbytes: (places, ranks), sums over a run; ``work`` before the calls (0 before
-    MPI_Init), ``nbytes`` of messages (completions move nothing). weight:
-    iterations per phase, NaN where unknown.
+    MPI_Init), ``nbytes`` of messages (completions move nothing). weight: iterations per phase, NaN
+    where unknown. Times are 0 where none are known.
     """
 
     n: int
-    work: np.ndarray
     calls: np.ndarray
     nbytes: np.ndarray
     weight: np.ndarray
 
 
-def measured(table: PointTable, places: Sequence[Place], weight: np.ndarray) -> Cells:
-    """Return what the ranks of a run did; weight: iterations of each phase in it."""
-    moves = np.array([g.kind != COMPLETION for g in table.groups] or [False])
-    place = numbers_of(places, ((g.site, g.op) for g in table.groups))[table.group]
+def measured(
+    t: PointTable,
+    places: Sequence[Place],
+    weight: np.ndarray,
+    spent: Spent | None = None,
+    counted: bool = True,
+) -> Cells:
+    """Return what the ranks of a run did; weight: iterations of each phase in it.
 
-    def total(values: np.ndarray) -> np.ndarray:
-        return by_place_and_rank(place, table.rank, values, (len(places), table.np))
-
+    counted: work is, so that the time of segments that a timed run did not have equally often is
+    that of the work in the table.
+    """
+    moves = np.array([g.kind != COMPLETION for g in t.groups] or [False])
+    place = numbers_of(places, ((g.site, g.op) for g in t.groups))[t.group]
+    work, calls, nbytes = (
+        by_place_and_rank(place, t.rank, values, (len(places), t.np))
+        for values in (t.work, t.count, t.count * t.nbytes * moves[t.group])
+    )
+    work = work * in_the_run(places)
+    spent = spent or Spent(*np.zeros((3, *work.shape)), repeats=0)
+    scale = np.ones(work.shape)
+    if counted:
+        np.divide(work, spent.work, out=scale, where=spent.work > 0)
     return Cells(
-        table.np,
-        total(table.work) * in_the_run(places),
-        total(table.count),
-        total(table.count * table.nbytes * moves[table.group]),
-        weight,
+        spent.least * scale, spent.typical * scale, work, spent.repeats, t.np, calls, nbytes, weight
     )
 
 
@@ -113,17 +123,13 @@ class Predicted:
         place = numbers_of(self.places, ((it.site, it.op) for it in self.model.items))[rows.item]
         rank = np.searchsorted(found.ranks, rows.rank)
 
-        def total(values: np.ndarray) -> np.ndarray:
-            return by_place_and_rank(place, rank, values, found.work.shape)
-
-        weight = np.array([float(max(phase_weight(p, rows.grid), 1)) for p in self.model.phases])
-        return Cells(
-            n,
-            found.as_in_a_run() * in_the_run(self.places),
-            total(rows.repeat),
-            total(rows.repeat * rows.nbytes * moves[rows.item]),
-            weight,
+        calls, nbytes = (
+            by_place_and_rank(place, rank, values, found.work.shape)
+            for values in (rows.repeat, rows.repeat * rows.nbytes * moves[rows.item])
         )
+        work = found.as_in_a_run() * in_the_run(self.places)
+        weight = np.array([float(max(phase_weight(p, rows.grid), 1)) for p in self.model.phases])
+        return Cells(*np.zeros((2, *work.shape)), work, 0, n, calls, nbytes, weight)
 
 
 def some_ranks(dims: Sequence[int], n: int) -> np.ndarray:

@@ -26,10 +26,8 @@ _REACH, _MOST = 1 << 12, 1 << 20
 _FLAT, _FLAT_STEPS = 1e-3, 6
 #: Ways to take part in a phase that are told apart by how often calls are made.
 _KINDS = 32
-#: Counts near a crossing that are examined, process grids made for it, how far around, relative.
-_EXAMINED, _GRIDS, _AROUND = 4000, 40, 0.25
-#: Process grids that are this much longer than wide, more than their neighbours', are passed over.
-_LONGER = 2.0
+#: How far around a crossing counts are looked at, relative, and how many at most.
+_AROUND, _EXAMINED = 0.25, 4000
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,7 @@ class Role:
     """Ranks that make the same calls: how often each in an iteration, and their share of a group.
 
     calls: per place of the phase; most: the same for the ranks that make it most often. low, high:
-    where they stand among all ranks with these calls, from most work (0) to least (1). index of
-    ``groups``: which of the groups of ranks alike in their work they are.
+    where they stand among all ranks with these calls, from most work (0) to least (1).
     """
 
     calls: tuple[float, ...]
@@ -46,8 +43,6 @@ class Role:
     share: float
     low: float
     high: float
-    index: int
-    groups: int
 
 
 @dataclass(frozen=True)
@@ -69,28 +64,19 @@ def rank_groups(level: np.ndarray, calls: np.ndarray) -> list[tuple[np.ndarray, 
 
     calls: (places of the phase, ranks), how often a rank makes each call in a turn.
     """
-    groups = instruction_groups(level)
     kinds, kind = kinds_of(calls)
     most = tuple(float(c) for c in calls.max(axis=1, initial=0.0))
-    out: list[tuple[np.ndarray, list[Role]]] = [(mine, []) for mine in groups]
+    out: list[tuple[np.ndarray, list[Role]]] = [(mine, []) for mine in instruction_groups(level)]
     for k in range(len(kinds)):
         alike = np.flatnonzero(kind == k)
         place = np.empty(len(level), dtype=np.int64)
         place[alike[np.argsort(-level[alike], kind="stable")]] = np.arange(len(alike))
-        there = [g for g, mine in enumerate(groups) if np.any(kind[mine] == k)]
-        for j, g in enumerate(there):
-            at = place[groups[g][kind[groups[g]] == k]]
-            out[g][1].append(
-                Role(
-                    tuple(float(x) for x in kinds[k]),
-                    most,
-                    len(at) / len(groups[g]),
-                    float(at.min()) / len(alike),
-                    float(at.max() + 1) / len(alike),
-                    j,
-                    len(there),
-                )
-            )
+        for mine, roles in out:
+            at = place[mine[kind[mine] == k]]
+            if len(at):
+                calls_ = tuple(float(x) for x in kinds[k])
+                low, high = float(at.min()) / len(alike), float(at.max() + 1) / len(alike)
+                roles.append(Role(calls_, most, len(at) / len(mine), low, high))
     return out
 
 
@@ -126,9 +112,6 @@ def ranks_like(role: Role, level: np.ndarray, calls: np.ndarray) -> np.ndarray:
     off = np.abs(np.log((here / tops + 1e-3) / (parts + 1e-3))).sum(axis=0).round(6)
     best = np.lexsort((off, -equal, apart))[0]
     alike = there[(apart == apart[best]) & (equal == equal[best]) & (off == off[best])]
-    groups = instruction_groups(level[alike])
-    if len(groups) == role.groups:
-        return np.asarray(alike[groups[role.index]])
     order = alike[np.argsort(-level[alike], kind="stable")]
     first = min(int(role.low * len(order)), len(order) - 1)
     return np.asarray(order[first : max(math.ceil(role.high * len(order) - 1e-9), first + 1)])
@@ -283,28 +266,10 @@ def _found(curve: Curve, n: float, value: float, refine: bool) -> Match:
 
 
 def _around(model: Model, n: float) -> list[int]:
-    """Return the two counts below and above ``n`` that the program is likely to take, and whose
-    process grid is no longer than the others'."""
-    known = model.admissible
-    family = model.grid.family
-    usual = _LONGER * max((_length(family.dims(m)) for m in model.counts), default=1.0)
+    """Return the two counts below and above ``n`` that the program is likely to take."""
     out: list[int] = []
-    for step in (-1, 1):
-        first = math.floor(n) if step < 0 else math.floor(n) + 1
-        kept: list[int] = []
-        tried = 0
-        for m in range(first, first + step * _EXAMINED, step):
-            if m < 2 or abs(m - n) > _AROUND * n + 2 or len(kept) == 2 or tried == _GRIDS:
-                break
-            if not admissible.admits(known, m):
-                continue
-            tried += 1
-            dims = family.dims(m)
-            if dims is not None and _length(dims) <= usual:
-                kept.append(m)
-        out += kept
+    far = min(int(_AROUND * n + 2), _EXAMINED)
+    for near in (range(math.floor(n), 1, -1), range(math.floor(n) + 1, math.floor(n) + far)):
+        some = (m for m in near[:far] if admissible.admits(model.admissible, m))
+        out += [m for m in some if model.grid.family.dims(m) is not None][:2]
     return sorted(out)
-
-
-def _length(dims: Sequence[int] | None) -> float:
-    return max(dims) / max(min(dims), 1) if dims else 1.0

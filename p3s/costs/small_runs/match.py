@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.serialise import Natural, NotNegative, ProcessCount
-from p3s.costs.gather import Spent, points_of
+from p3s.costs.gather import points_of
 from p3s.costs.points import Point
 from p3s.costs.small_runs.cells import Cells, InputRuns, Predicted
 from p3s.costs.small_runs.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
@@ -117,12 +117,11 @@ def match_input(reference: Reference, runs: InputRuns) -> Groups:
     """
     for t in runs.tables:
         check_program(reference.own.tables, t, f"{runs.name} at np={t.np}")
-    predicted, cells = Predicted(reference.model), reference.measured(runs.tables)
-    out: dict[int, Sequence[Found]] = {}
-    for t in runs.tables:
-        spent = runs.spent(t, reference.places)
-        one = _Matching(predicted, cells[t.np], spent, runs.name, reference.counted)
-        out[t.np] = one.found()
+    predicted = Predicted(reference.model)
+    out: Groups = {
+        n: _Matching(predicted, cells, runs.name, reference.counted).found()
+        for n, cells in reference.measured(runs).items()
+    }
     if reference.counted:
         return out
     return _without(out, _refutations(out, reference.model.counts))
@@ -172,7 +171,6 @@ class _Matching:
 
     predicted: Predicted
     cells: Cells
-    spent: Spent | None
     source: str
     counted: bool
 
@@ -274,12 +272,10 @@ class _Matching:
         self, parts: Sequence[tuple[Curve, np.ndarray]], found: Sequence[Match]
     ) -> float | None:
         """Return the count that phases with messages are matched to, the mean by their time."""
-        if self.spent is None:
-            return None
         logs, shares = [], []
         for (curve, mine), match in zip(parts, found, strict=True):
             here = self.predicted.phase == curve.phase
-            time = float(self.spent.least[here].sum(axis=0)[mine].sum())
+            time = float(self.cells.least[here].sum(axis=0)[mine].sum())
             if match.n and time > 0:
                 logs.append(math.log(match.n))
                 shares.append(time)
@@ -318,19 +314,8 @@ class _Matching:
         self, k: int, mine: np.ndarray, n: float | None, x: float, work: np.ndarray
     ) -> Iterable[Point]:
         """Return the points of a group; work: (places, ranks), what its ranks did."""
-        spent = self.spent
-        if spent is None:
-            return ()
-        scale = np.ones(work.shape)
-        if self.counted:  # segments that a run did not have equally often have no time of their own
-            np.divide(work, spent.work, out=scale, where=spent.work > 0)
-        timed = (self.cells.calls > 0) & (spent.least > 0)
-        whole = replace(
-            spent,
-            work=np.where(timed, work, 0.0),
-            least=spent.least * scale,
-            typical=spent.typical * scale,
-        )
+        timed = (self.cells.calls > 0) & (self.cells.least > 0)
+        whole = replace(self.cells, work=np.where(timed, work, 0.0))
         rows = np.flatnonzero(self.predicted.phase == k).tolist()
         places = [(row, self.predicted.places[row]) for row in rows]
         return points_of(whole, places, k, mine, n, x, self.source, self.cells.n)

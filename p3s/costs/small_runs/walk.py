@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.ops import INIT_OPS
 from p3s.base.serialise import Natural, ProcessCount
 from p3s.costs.gather import places_of
 from p3s.costs.small_runs.cells import Cells, InputRuns, interpolated, measured
@@ -38,11 +37,10 @@ Turns = dict[tuple[int, int], float]
 
 def phase_turns(own: Sequence[PointTable], other: Sequence[PointTable], model: Model) -> Turns:
     """Return (phase of the model, count) -> iterations in the other workload's runs, on the rank
-    with
-    most of them; what cannot be told is left out.
+    with most of them; what cannot be told is left out.
 
     The loop of a phase is the innermost one around its calls that turns, at every count of the
-    study, as often as the model says. Where there is none the calls of an iteration tell.
+    study, as often as the model says.
     """
     # the largest count decides what is a walk from partner to partner, and is the study's own
     s = structure([*own, *(replace(t, np=-t.np) for t in other)])
@@ -59,12 +57,10 @@ def phase_turns(own: Sequence[PointTable], other: Sequence[PointTable], model: M
         )
         loop = _loop_of(s, nodes, phase, model)
         for t in other:
-            if phase.parent is None:
-                found: float | None = 1.0
-            elif loop is not None:
-                found = _turns(s, loop, -t.np, _stages(model, phase, t.np))
-            else:
-                found = _by_calls(own, t, phase, model)
+            found = 1.0
+            if phase.parent is not None:
+                stages = _stages(model, phase, t.np)
+                found = 0.0 if loop is None else _turns(s, loop, -t.np, stages)
             if found:
                 out[(phase.phase, t.np)] = found
     return out
@@ -89,34 +85,12 @@ def _turns(s: Structure, loop: int, n: int, stages: int) -> float:
 
 
 def _stages(model: Model, phase: Phase, n: int) -> int:
-
     if not phase.fused_stages:
         return 1
     try:
         return phase_stages(phase, model.items, model_grid(model, n))
     except P3SError:  # the rule for the grid does not admit a count that ran
         return 1
-
-
-def _by_calls(
-    own: Sequence[PointTable], other: PointTable, phase: Phase, model: Model
-) -> float | None:
-    """Return the iterations by the calls that a rank makes in each, where that number is always
-    one."""
-    weights = {n: v for n, v in phase.weight_points if v}
-    votes = []
-    for place in {(model.items[i].site, model.items[i].op) for i in phase.items}:
-        per_turn = {_most_calls(t, place) / weights[t.np] for t in own if t.np in weights}
-        calls = _most_calls(other, place)
-        if len(per_turn) == 1 and (each := per_turn.pop()) and calls:
-            votes.append(calls / each)
-    return float(np.median(votes)) if votes else None
-
-
-def _most_calls(t: PointTable, place: tuple[str, str]) -> int:
-    mine = np.array([(g.site, g.op) == place for g in t.groups], dtype=bool)
-    there = mine[t.group] if len(t.group) else np.zeros(0, dtype=bool)
-    return int(np.bincount(t.rank[there], weights=t.count[there], minlength=t.np).max(initial=0))
 
 
 # ---- what makes a run a smaller input ----------------------------------------------------------
@@ -192,21 +166,23 @@ class Reference:
         self.model, self.own = model, own
         self.places, self.phase = places_of(model)
         self.counted = model.work_unit == INSTRUCTIONS
-        self.cells = {
-            t.np: measured(t, self.places, np.array([_traced_turns(p, t.np) for p in model.phases]))
-            for t in own.tables
-        }
+        traced = {(p.phase, t.np): _traced_turns(p, t.np) for t in own.tables for p in model.phases}
+        self.cells = self._cells(own, traced)
 
-    def measured(self, tables: Sequence[PointTable]) -> dict[int, Cells]:
+    def measured(self, runs: InputRuns) -> dict[int, Cells]:
         """Return what the ranks did in runs of another input, by count."""
-        turns = phase_turns(self.own.tables, tables, self.model)
+        return self._cells(runs, phase_turns(self.own.tables, runs.tables, self.model))
+
+    def _cells(self, runs: InputRuns, turns: Turns) -> dict[int, Cells]:
         return {
             t.np: measured(
                 t,
                 self.places,
                 np.array([turns.get((p.phase, t.np), math.nan) for p in self.model.phases]),
+                runs.spent(t, self.places),
+                self.counted,
             )
-            for t in tables
+            for t in runs.tables
         }
 
     def total(self, values: np.ndarray, k: int) -> float:
@@ -215,20 +191,15 @@ class Reference:
 
     def relevant(self, n: int) -> list[int]:
         """Return the loops with more than 1 % of the time at the own count nearest to ``n``."""
-        time = self._time(self._nearest(n))
         loops = [p.phase for p in self.model.phases if p.parent is not None]
-        return [k for k in loops if time[k] > RELEVANT_SHARE * time.sum()]
+        return [k for k in loops if self._share([k], n) > RELEVANT_SHARE]
 
-    def _nearest(self, n: int) -> PointTable:
-        return min(self.own.tables, key=lambda t: (abs(math.log(t.np / n)), t.np))
-
-    def _time(self, t: PointTable) -> np.ndarray:
-        """Return the time of each phase over all ranks, and that of other calls at the end."""
-        phase = {place: int(k) for place, k in zip(self.places, self.phase, strict=True)}
-        rest = len(self.model.phases)
-        of = np.array([phase.get((g.site, g.op), rest) for g in t.groups] or [rest])[t.group]
-        counts = np.array([g.op not in INIT_OPS for g in t.groups] or [True])[t.group]
-        return np.bincount(of, (t.work + t.elapsed_ns) * counts, rest + 1)
+    def _share(self, phases: Sequence[int], n: int) -> float:
+        """Return the share of phases in the time at the own count nearest to ``n``."""
+        nearest = min(self.own.tables, key=lambda t: (abs(math.log(t.np / n)), t.np))
+        return share(
+            nearest, (self.places[row] for row in np.flatnonzero(np.isin(self.phase, phases)))
+        )
 
     # ---- what is refused
     def refuse(self, far: PointTable) -> None:
@@ -256,13 +227,12 @@ class Reference:
                 f"places that the study does not reach ({_named(unknown, far)}); choose an "
                 "input that takes the same way through the program"
             )
-        here = self.measured([far])[far.np]
+        here = self.measured(InputRuns("", (), (far.np,), [far]))[far.np]
         missing = [k for k in self.relevant(far.np) if not self.total(here.calls, k)]
         if missing:
-            time = self._time(self._nearest(far.np))
             names = ", ".join(self.model.phases[k].name for k in missing[:_SHOWN])
             raise P3SError(
-                f"{where}: other phases: what takes {100 * time[missing].sum() / time.sum():.0f} % "
+                f"{where}: other phases: what takes {100 * self._share(missing, far.np):.0f} % "
                 f"of the study's time ({names}) does not occur; "
                 "choose an input that takes the same way through the program"
             )
@@ -307,26 +277,25 @@ class Reference:
     # ---- what it costs
     def costs(self, far: InputRuns) -> list[PhaseCost]:
         """Return the cost of every relevant phase over the counts of a smaller input."""
-        cells = self.measured(far.tables)
+        cells = self.measured(far)
         out = []
         for k in self.relevant(min(self.cells)):
-            found = self._costs(k, far, cells)
+            found = self._costs(k, cells)
             # times per iteration of another input are no costs that can be compared with it
-            before = self._costs(k, self.own, self.cells) if self.counted else {}
+            before = self._costs(k, self.cells) if self.counted else {}
             counts, cost = tuple(found), tuple(found.values())
             status, at = least_cost(counts, cost, max(before.values(), default=0.0))
             name = self.model.phases[k].name
             out.append(PhaseCost(k, name, counts, cost, status, at if status == REACHED else None))
         return out
 
-    def _costs(self, k: int, runs: InputRuns, cells: Mapping[int, Cells]) -> dict[int, float]:
+    def _costs(self, k: int, cells: Mapping[int, Cells]) -> dict[int, float]:
         out = {}
-        for t in sorted(runs.tables, key=lambda t: t.np):
-            spent, here = runs.spent(t, self.places), cells[t.np]
-            time = 0.0 if spent is None else self.total(spent.least, k)
+        for n, here in sorted(cells.items()):
+            time = self.total(here.least, k)
             amount = self.total(here.work, k) if self.counted else float(here.weight[k])
             if time > 0 and here.weight[k] > 0 and amount > 0:
-                out[t.np] = time / amount
+                out[n] = time / amount
         return out
 
 
