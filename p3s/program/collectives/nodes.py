@@ -143,8 +143,7 @@ def mpich(levels: Levels, call: str, at: Ints, root: int) -> bool:
         levels.inside("reduce", n)
         levels.among("reduce", n)
         if root:
-            levels.w.send([0], root, 0, n)
-            levels.w.recv([root], 0, n)
+            levels.w.move(0, root, 0, n)
         return True
     if call != "bcast" or (p >= 8 and n >= (524288 if p & (p - 1) == 0 else 12288)):
         return False
@@ -170,8 +169,7 @@ def _by_leaders(levels: Levels, call: str, n: int, root: int) -> bool:
         return True
     leader = int(layout.groups[home][0])
     if place:
-        levels.w.send([root], leader, 0, n)
-        levels.w.recv([leader], root, n)
+        levels.w.move(root, leader, 0, n)
     levels.among("bcast", n, home)
     levels.inside("bcast", n)
     return True
@@ -183,8 +181,7 @@ def _scan(levels: Levels, n: int) -> None:
     levels.inside("scan", n)
     for group in groups:
         if len(group) > 1:
-            w.send([group[-1]], group[0], 0, n)
-            w.recv([group[0]], group[-1], n)
+            w.move(group[-1], group[0], 0, n)
     levels.among("scan", n)
     leaders = levels.layout.across(0)
     w.send(leaders[:-1], leaders[1:], 0, n)

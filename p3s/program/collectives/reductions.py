@@ -19,14 +19,15 @@ from p3s.program.collectives.job import (
     Folded,
     Job,
     around,
+    blocks_of,
     double_back,
+    elements_of,
     halve,
     masks,
-    merged_blocks,
     power_below,
     shares,
+    subtrees,
     whole,
-    windows_of,
     without_partner,
 )
 from p3s.program.collectives.registry import algorithm
@@ -61,20 +62,18 @@ def allreduce_recursive_doubling(w: Writer, job: Job) -> None:
     folded = Folded.into_odd(w, job)
     v = np.arange(len(folded.real))
     for mask in masks(len(v)):
-        partner = folded.real[v ^ mask]
-        w.exchange(folded.real, partner, 0, job.nbytes, partner, job.nbytes, ADD)
+        w.trade(folded.real, folded.real[v ^ mask], 0, job.nbytes, ADD)
     folded.give_back(w, job)
 
 
 @algorithm("rabenseifner", "allreduce")
 def allreduce_rabenseifner(w: Writer, job: Job) -> None:
     """Reduce-scatter by halving in elements, all-gather by doubling (Open MPI)."""
-    power = power_below(job.p)
-    if job.count < power:
+    if job.count < power_below(job.p):
         allreduce_linear(w, job)
         return
     folded = Folded.by_halves(w, job)
-    double_back(w, folded, halve(w, job, folded, windows_of(job, power, blocks=False)))
+    double_back(w, folded, halve(w, folded, elements_of(job)))
     folded.give_back(w, job)
 
 
@@ -82,8 +81,7 @@ def allreduce_rabenseifner(w: Writer, job: Job) -> None:
 def allreduce_rabenseifner_blocks(w: Writer, job: Job) -> None:
     """Reduce-scatter by halving in blocks, all-gather by doubling (MPICH)."""
     folded = Folded.into_odd(w, job)
-    windows = windows_of(job, len(folded.real), blocks=True)
-    double_back(w, folded, halve(w, job, folded, windows))
+    double_back(w, folded, halve(w, folded, blocks_of(job, folded, even=True)))
     folded.give_back(w, job)
 
 
@@ -139,37 +137,23 @@ def reduce_scatter_ring(w: Writer, job: Job) -> None:
 def reduce_scatter_halving(w: Writer, job: Job) -> None:
     """Recursive halving, far partners first, after folding to a power of two."""
     folded = Folded.into_odd(w, job)
-    halve(w, job, folded, merged_blocks(job, folded), far_first=True, skip_empty=True)
+    halve(w, folded, blocks_of(job, folded, even=False), far_first=True, empty=False)
     first, n = job.blocks(folded.out, 1)
     full = n > 0
-    w.send(folded.keeper[full], folded.out[full], first[full], n[full])
-    w.recv(folded.out[full], folded.keeper[full], n[full])
+    w.move(folded.keeper[full], folded.out[full], first[full], n[full])
 
 
 @algorithm("butterfly", "reduce_scatter")
 def reduce_scatter_butterfly(w: Writer, job: Job) -> None:
     """Halving with near partners first; shares then go to the owner of the mirrored number."""
     folded = Folded.into_odd(w, job)
-    power = len(folded.real)
-    halve(w, job, folded, merged_blocks(job, folded))
-    v = np.arange(power)
-    mirror = _mirror(power)
-    pair = mirror < folded.rest
-    first, n = job.blocks(2 * mirror[pair], 1)
-    w.send(folded.real[pair], 2 * mirror[pair], first, n)
-    first, n = job.blocks(folded.real, 1)  # a share's second block, or its only one
-    moves = mirror != v
-    w.exchange(
-        folded.real[moves],
-        folded.real[mirror[moves]],
-        first[mirror[moves]],
-        n[mirror[moves]],
-        folded.real[mirror[moves]],
-        n[moves],
-    )
-    out = np.arange(folded.rest)
-    first, n = job.blocks(folded.out, 1)
-    w.recv(folded.out, folded.real[mirror[out]], n)
+    halve(w, folded, blocks_of(job, folded, even=False))
+    mirror = _mirror(len(folded.real))
+    pair, moves = mirror < folded.rest, mirror != np.arange(len(mirror))
+    w.move(folded.real[pair], 2 * mirror[pair], *job.blocks(2 * mirror[pair], 1))
+    # a share's second block, or its only one
+    to = folded.real[mirror[moves]]
+    w.trade(folded.real[moves], to, *job.blocks(to, 1))
 
 
 def _mirror(power: int) -> Ints:
@@ -199,7 +183,7 @@ def reduce_scatter_block_butterfly(w: Writer, job: Job) -> None:
             return [(first[gone + i], n[gone + i]) for i in range(half)]
 
         size = n[0] * half  # all blocks are equal
-        w.exchange(r, r ^ mask, 0, size, r ^ mask, size, ADD, pieces=sent)
+        w.trade(r, r ^ mask, 0, size, ADD, pieces=sent)
         half //= 2
 
 
@@ -208,19 +192,21 @@ def reduce_scatter_doubling(w: Writer, job: Job) -> None:
     """All blocks but those of the own subtree, with partners 1, 2, 4, ... away (Open MPI)."""
     p, r = job.p, job.everyone
     for mask in masks(p):
-        other = r ^ mask
-        tree, far = r & ~(mask - 1), other & ~(mask - 1)
-        first, n = job.blocks(tree + mask, p - np.minimum(mask, p - tree))
-        first = np.where(tree + mask >= p, 0, first)
-        n = np.where(tree + mask >= p, job.at[tree], n)
-        far_in = np.minimum(far, p)
-        _, wanted = job.blocks(far + mask, p - np.minimum(mask, p - far_in))
-        wanted = np.where(far + mask >= p, job.at[far_in], wanted)
-        pair = np.flatnonzero(other < p)
-        w.exchange(r[pair], other[pair], first[pair], n[pair], other[pair], wanted[pair], ADD)
-        for other, has, lacks in without_partner(p, mask, tree, far):
-            w.send(r[has], other[has], 0, wanted[has], pieces=forwarded(wanted[has]))
-            w.recv(r[lacks], other[lacks], wanted[lacks], ADD)
+        other, tree, far = subtrees(p, mask)
+
+        def beyond(tree: Ints, mask: int = mask) -> tuple[Ints, Ints]:
+            """Return (first byte, bytes) of all blocks but those of a subtree."""
+            tree = np.minimum(tree, p)
+            first, n = job.blocks(tree + mask, p - np.minimum(mask, p - tree))
+            last = tree + mask >= p
+            return np.where(last, 0, first), np.where(last, job.at[tree], n)
+
+        first, n = beyond(tree)
+        pair = other < p
+        w.trade(r[pair], other[pair], first[pair], n[pair], ADD)
+        _, wanted = beyond(far)
+        for has, to in without_partner(p, mask):
+            w.move(has, to, 0, wanted[has], ADD, pieces=forwarded(wanted[has]))
 
 
 def forwarded(n: Ints) -> Callable[[], Pieces]:
@@ -234,8 +220,8 @@ def reduce_scatter_pairwise(w: Writer, job: Job) -> None:
     r = job.everyone
     first, n = job.blocks(r, 1)
     for i in range(1, job.p):
-        to, source = (r + i) % job.p, (r - i) % job.p
-        w.exchange(r, to, first[to], n[to], source, n, ADD)
+        to = (r + i) % job.p
+        w.trade(r, to, first[to], n[to], ADD)
 
 
 @algorithm("trees", "allreduce")
@@ -258,8 +244,7 @@ def reduce_scatter_tree(w: Writer, job: Job) -> None:
 def scan_linear(w: Writer, job: Job) -> None:
     """From member to member."""
     r = job.everyone
-    w.recv(r[1:], r[:-1], job.nbytes, ADD_BOTH)
-    w.send(r[:-1], r[1:], 0, job.nbytes)
+    w.move(r[:-1], r[1:], 0, job.nbytes, ADD_BOTH)
 
 
 @algorithm("recursive_doubling", "scan", "exscan")
@@ -267,9 +252,6 @@ def scan_doubling(w: Writer, job: Job) -> None:
     """Partial results with partners 1, 2, 4, ... away."""
     r = job.everyone
     for mask in masks(job.p):
-        other = r ^ mask
-        for lower in (True, False):
-            who = r[(other < job.p) & ((other < r) == lower)]
-            w.exchange(
-                who, who ^ mask, 0, job.nbytes, who ^ mask, job.nbytes, ADD_BOTH if lower else ADD
-            )
+        who = r[r ^ mask < job.p]
+        other = who ^ mask
+        w.trade(who, other, 0, job.nbytes, np.where(other < who, ADD_BOTH, ADD))

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from p3s.base.arrays import Bools, Ints, starts
-from p3s.simulate.steps import Op
+from p3s.base.arrays import Ints, starts
+from p3s.program.order.pairs import channels_of, pair_channels
+from p3s.simulate.steps import RECEIVES, SENDS, Op
 
 #: What a receive does with the data, for the proof by data flow: takes it as it is, combines
 #: contributions that must be distinct, combines them also into the result kept behind the vector
@@ -104,7 +105,7 @@ class Writer:
         pieces: Callable[[], Pieces] | None = None,
     ) -> Handle:
         """Send ``n`` bytes of the vector from ``first`` on (or ``pieces``, of ``n`` in all)."""
-        handle = self._add(who, op, to, n, -1, 0, STORE)
+        handle = self._add(who, op, to, n)
         self._carry(handle, first, n, pieces)
         return handle
 
@@ -115,16 +116,39 @@ class Writer:
         return self.send(who, to, first, n, op=Op.ISEND)
 
     def recv(
-        self, who: npt.ArrayLike, source: npt.ArrayLike, n: npt.ArrayLike, how: int = STORE
+        self,
+        who: npt.ArrayLike,
+        source: npt.ArrayLike,
+        n: npt.ArrayLike,
+        how: int = STORE,
+        *,
+        op: Op = Op.RECV,
     ) -> Handle:
         """Receive ``n`` bytes."""
-        return self._add(who, Op.RECV, source, n, -1, 0, how)
+        return self._add(who, op, source, n, how=how)
 
     def irecv(
         self, who: npt.ArrayLike, source: npt.ArrayLike, n: npt.ArrayLike, how: int = STORE
     ) -> Handle:
         """Receive without waiting."""
-        return self._add(who, Op.IRECV, source, n, -1, 0, how)
+        return self.recv(who, source, n, how, op=Op.IRECV)
+
+    def move(
+        self,
+        who: npt.ArrayLike,
+        to: npt.ArrayLike,
+        first: npt.ArrayLike,
+        n: npt.ArrayLike,
+        how: int = STORE,
+        *,
+        sends: Op = Op.SEND,
+        takes: Op = Op.RECV,
+        pieces: Callable[[], Pieces] | None = None,
+    ) -> None:
+        """Send from ``who`` to others, who receive; whoever does both receives first."""
+        who, to = np.broadcast_arrays(np.atleast_1d(who), np.atleast_1d(to))
+        self.recv(to, who, n, how, op=takes)
+        self.send(who, to, first, n, op=sends, pieces=pieces)
 
     def exchange(
         self,
@@ -134,17 +158,42 @@ class Writer:
         n: npt.ArrayLike,
         source: npt.ArrayLike,
         n2: npt.ArrayLike,
-        how: int = STORE,
+        how: npt.ArrayLike = STORE,
         pieces: Callable[[], Pieces] | None = None,
-    ) -> Handle:
+    ) -> None:
         """Send to one and receive from another member at once."""
         handle = self._add(who, Op.SENDRECV, to, n, source, n2, how)
         self._carry(handle, first, n, pieces)
-        return handle
+
+    def trade(
+        self,
+        who: Ints,
+        to: Ints,
+        first: npt.ArrayLike,
+        n: npt.ArrayLike,
+        how: npt.ArrayLike = STORE,
+        *,
+        empty: bool = True,
+        pieces: Callable[[], Pieces] | None = None,
+    ) -> None:
+        """Let each of ``who`` send to one of them, and receive from one of them, at once.
+
+        ``empty``: of nothing, too.
+        """
+        first, n, how = (np.broadcast_to(np.asarray(each), who.shape) for each in (first, n, how))
+        giver = np.empty(len(who), dtype=np.int64)
+        giver[np.argsort(who)] = np.argsort(to)
+        both = (n > 0) & (n[giver] > 0) | empty
+        pair = giver[both]
+        mine, its = who[both], to[both]
+        self.exchange(mine, its, first[both], n[both], who[pair], n[pair], how[both], pieces)
+        gives, takes = ~both & (n > 0), ~both & (n[giver] > 0)
+        self.send(who[gives], to[gives], first[gives], n[gives])
+        self._add(who[takes], Op.RECV, who[giver[takes]], n[giver[takes]], how=how[takes])
 
     def wait(self, who: npt.ArrayLike, *handles: Handle) -> None:
         """Wait for these requests of ``who``; without handles for all that are outstanding."""
-        made = self._add(who, Op.WAIT, -1, 0, -1, 0, STORE if handles else 1)
+        made = self._add(who, Op.WAIT, how=STORE if handles else 1)
         if not handles or not len(made.member):
             return
         order = np.argsort(made.member, kind="stable")
@@ -158,16 +207,16 @@ class Writer:
         self,
         who: npt.ArrayLike,
         op: Op,
-        peer: npt.ArrayLike,
-        n: npt.ArrayLike,
-        peer2: npt.ArrayLike,
-        n2: npt.ArrayLike,
-        how: int,
+        peer: npt.ArrayLike = -1,
+        n: npt.ArrayLike = 0,
+        peer2: npt.ArrayLike = -1,
+        n2: npt.ArrayLike = 0,
+        how: npt.ArrayLike = STORE,
     ) -> Handle:
         members: Ints = np.atleast_1d(np.asarray(who, dtype=np.int64))
         columns = [
             np.broadcast_to(np.asarray(c, dtype=np.int64), members.shape)
-            for c in (peer, n, peer2, n2)
+            for c in (peer, n, peer2, n2, how)
         ]
         if self.names is not None:
             members = self.names[members]
@@ -175,9 +224,8 @@ class Writer:
                 known = columns[i] >= 0
                 columns[i] = np.where(known, self.names[np.where(known, columns[i], 0)], -1)
         op_column = np.full(len(members), int(op), dtype=np.int64)
-        how_column = np.full(len(members), how, dtype=np.int64)
         notes = self.notes
-        notes.columns.append((members, op_column, *columns, how_column))
+        notes.columns.append((members, op_column, *columns))
         records = np.arange(notes.records, notes.records + len(members))
         notes.records += len(members)
         return Handle(members, records)
@@ -266,24 +314,11 @@ class Writer:
 
 def partners(member: Ints, op: Ints, peer: Ints, peer2: Ints) -> tuple[Ints, Ints]:
     """Return (to, source): the k-th send of a pair meets its k-th receive, by record number."""
-    to = np.full(len(op), -1, dtype=np.int64)
-    source = np.full(len(op), -1, dtype=np.int64)
-    sends = np.flatnonzero(_any(op, Op.SEND, Op.SSEND, Op.ISEND, Op.SENDRECV))
-    receives = np.flatnonzero(_any(op, Op.RECV, Op.IRECV, Op.SENDRECV))
-    giver = np.where(op[receives] == int(Op.SENDRECV), peer2[receives], peer[receives])
-    # Records are in the order of each member, so stable sorting keeps the k-th the k-th.
-    sent = sends[np.lexsort((peer[sends], member[sends]))]
-    received_order = np.lexsort((member[receives], giver))
-    received = receives[received_order]
-    same = len(sent) == len(received) and bool(
-        (member[sent] == giver[received_order]).all() and (peer[sent] == member[received]).all()
-    )
-    if not same:
+    sends, receives = (np.isin(op, [int(each) for each in some]) for some in (SENDS, RECEIVES))
+    giver = np.where(op == int(Op.SENDRECV), peer2, peer)
+    same = np.zeros_like(member)
+    out, into = channels_of(member, peer, same, same, sends, giver, same, receives)
+    to, source = pair_channels(out, into)
+    if (sends & (to < 0) | receives & (source < 0)).any():
         raise AssertionError("a send without its receive in a collective")
-    to[sent] = received
-    source[received] = sent
-    return to, source
-
-
-def _any(op: Ints, *ops: Op) -> Bools:
-    return np.isin(op, [int(o) for o in ops])
+    return to.astype(np.int64), source.astype(np.int64)
