@@ -84,21 +84,21 @@ Place = Callable[[Grid, "Setting", bool], Communication]
 class Simulated:
     """A grid with its times in s: (columns, ranks, phases), without any variation.
 
-    ``ends``: those of the mean communication of each phase, as multiples of it, (2, phases), and
-    ``more``: what variation adds to that; None where they were not simulated. ``steps``: of the
-    rank that has most, ``plain``: mean communication where each collective is one call, by phase.
+    ``ends``: those of the mean communication of each phase, as multiples of it, (2, phases).
+    ``more``: what variation adds to that; None where that was not simulated. ``steps``: of the rank
+    that has most, ``plain``: mean communication where each collective is one call, by phase.
     """
 
     few: Fewer
     found: Communication
     times: Floats
     computed: Floats
-    ends: Floats | None
+    ends: Floats
     more: Floats | None
     steps: Floats
     plain: Floats
 
-    @property
+    @cached_property
     def mean(self) -> Floats:
         """Mean over the ranks of the large grid, (columns, phases)."""
         weight = self.few.weight / self.few.large.n
@@ -192,23 +192,20 @@ class Grids:
         """Return the communication of one of them: a Place."""
         return self.place(grid.ready, setting, ends)
 
-    def plainly(self, grid: Grid, setting: Setting, _ends: bool) -> Communication:
-        """Return the same without the ends of the interval."""
-        return self.place(grid.ready, setting, False)
-
     def alone(self, few: Fewer, setting: Setting) -> Simulated:
         """Return the times of one grid, without the ends of the interval."""
-        return _simulated(self._prepared(-1, few), self.plainly, setting, False, setting.vary)
+        grid = self._prepared(-1, few)
+        return _simulated(grid, self.as_predicted, setting, False, setting.vary)
 
-    def simulated(self, place: Place, setting: Setting) -> list[Simulated]:
-        """Return the times of all of them."""
+    def simulated(self, place: Place, setting: Setting, *, ends: bool = True) -> list[Simulated]:
+        """Return the times of all of them; the longest has no ends of the interval."""
         last = max(range(len(self.all)), key=lambda number: self.all[number].n)
         made: list[Simulated] = []
         for number, few in enumerate(self.all):
             grid = self.grid(number, few)
             varies = number == 0 or (number == last and _matters(made[0]))
-            ends = number == 0 or number != last
-            made.append(_simulated(grid, place, setting, ends, varies and setting.vary))
+            told = ends and (number == 0 or number != last)
+            made.append(_simulated(grid, place, setting, told, varies and setting.vary))
             if not self.keep:
                 del self._made[number], grid
         return made
@@ -252,7 +249,6 @@ def _on_nodes(
 
 
 def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: bool) -> Simulated:
-
     few, still = grid.few, replace(setting, vary=False)
     found = place(grid, still, ends)
     more = None
@@ -260,8 +256,9 @@ def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: b
         drawn = place(grid, setting, False)
         more = np.maximum(drawn.comm.mean(axis=0) - found.comm.mean(axis=0), 0.0)
         found = replace(found, notes=drawn.notes)
-    mean = np.maximum(found.comm.mean(axis=0), 1e-300)
-    apart = np.stack([found.low.mean(axis=0), found.high.mean(axis=0)]) / mean
+    mean = found.comm.mean(axis=0)
+    both = np.stack([found.low.mean(axis=0), found.high.mean(axis=0)])
+    apart = np.divide(both, mean, out=np.ones_like(both), where=mean > 0)
     computed = work_of(grid.ready.trace, grid.ready.phases) / _NS_PER_S
     column = np.searchsorted(np.asarray(grid.ready.phases), np.asarray(found.phases))
     return Simulated(
@@ -269,7 +266,7 @@ def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: b
         found,
         found.seconds[: SOFTWARE + 1],
         computed[:, column],
-        apart if ends else None,
+        apart,
         more,
         grid.steps[column],
         grid.plain,
