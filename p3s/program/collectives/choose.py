@@ -105,7 +105,6 @@ def tuned(call: str, members: int, nbytes: int) -> str:
     raise AssertionError(call)
 
 
-KNOMIAL_RADIX = 4
 #: The files of algorithms.
 FILES = (exchanges, rooted, reductions)
 
@@ -245,7 +244,7 @@ def write(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> None:
         write(inner, how, name if same else name.removeprefix("i"), inner_at, inner_root)
 
     chosen = choose(setting.library, call, at, setting.element, setting.blocking)
-    job = Job(p, root, at, setting.element, chosen.segment, KNOMIAL_RADIX, perform)
+    job = Job(p, root, at, setting.element, chosen.segment, perform)
     COLLECTIVES[call].algorithms[chosen.algorithm](w, job)
 
 
@@ -291,14 +290,14 @@ def schedule(
     *,
     node: Ints | None = None,
     blocking: bool = True,
-    proof: bool = False,
+    writer: type[Writer] = Writer,
 ) -> Schedule:
     """Return the messages of a call; ``sizes``: bytes of each member as in a scaled trace.
 
     ``node``: of every member, where the library's choice depends on it.
     """
     setting, at = _setting(library, call, sizes, node, blocking)
-    w = Writer(len(sizes), proof)
+    w = writer(len(sizes))
     write(w, setting, call, at, root)
     return w.finish()
 

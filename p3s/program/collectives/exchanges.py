@@ -23,7 +23,7 @@ from p3s.program.collectives.job import (
     shares,
     whole,
 )
-from p3s.program.collectives.registry import CREATIONS, algorithm
+from p3s.program.collectives.registry import CREATIONS, algorithm, in_turn
 from p3s.program.collectives.writer import UNITE, Handle, Pieces, Writer
 from p3s.simulate.steps import Op
 
@@ -88,14 +88,8 @@ def barrier_tree(w: Writer, job: Job) -> None:
         binomial_moves(w, job.p, nothing, how=UNITE, up=up, pieces=_token)
 
 
-def _gathered_first(w: Writer, job: Job, gather: str) -> None:
-    """Gather or Gatherv to member 0, then Bcast."""
-    job.perform(w, gather, job.at, 0)
-    job.perform(w, "bcast", whole(job.p, job.nbytes), 0)
-
-
-algorithm("linear", "allgather", "allgatherv")(partial(_gathered_first, gather="gather"))
-algorithm("default", "allgatherv")(partial(_gathered_first, gather="gatherv"))
+algorithm("linear", "allgather", "allgatherv")(in_turn("gather", "bcast"))
+algorithm("default", "allgatherv")(in_turn("gatherv", "bcast"))
 
 
 @algorithm("bruck", "allgather", "allgatherv")

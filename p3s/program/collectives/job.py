@@ -23,7 +23,7 @@ class Job:
     each member in a gather, scatter or all-gather, the results of a reduce-scatter; what each
     member sends in an all-to-all. ``element``: bytes of one element of a reduction. ``segment``:
     bytes of a segment, 0 if the messages are not cut; ``pieces``: or cut into so many, all but
-    the last of the same size. ``radix``: of a k-nomial tree.
+    the last of the same size.
     ``perform(writer, call, at, root)`` writes another collective with the algorithm that the
     library would choose for it ("iallreduce": for its nonblocking twin).
     """
@@ -33,7 +33,6 @@ class Job:
     at: Ints
     element: int
     segment: int
-    radix: int
     perform: Callable[[Writer, str, Ints, int], None]
     pieces: int = 1
 
@@ -263,26 +262,17 @@ class Folded:
     @staticmethod
     def numbers(p: int, keep_odd: bool) -> Folded:
         """Return who goes on, without any message."""
-        power = power_below(p)
-        rest = p - power
+        rest = p - power_below(p)
         pairs = 2 * np.arange(rest)
-        keeper = pairs + 1 if keep_odd else pairs
-        real = np.concatenate((keeper, np.arange(2 * rest, p)))
-        return Folded(rest, real, pairs if keep_odd else pairs + 1, keeper)
+        keeper, out = pairs + keep_odd, pairs + (not keep_odd)
+        return Folded(rest, np.concatenate((keeper, np.arange(2 * rest, p))), out, keeper)
 
     @staticmethod
-    def into_odd(w: Writer, job: Job) -> Folded:
-        """Even members send their vector to the next one."""
-        return Folded.numbers(job.p, True)._give(w, job)
-
-    @staticmethod
-    def into_even(w: Writer, job: Job) -> Folded:
-        """Odd members send their vector to the one before."""
-        return Folded.numbers(job.p, False)._give(w, job)
-
-    def _give(self, w: Writer, job: Job) -> Folded:
-        w.move(self.out, self.keeper, 0, job.nbytes, ADD)
-        return self
+    def whole(w: Writer, job: Job, *, keep_odd: bool) -> Folded:
+        """Every second member sends its vector to the next one, or to the one before."""
+        folded = Folded.numbers(job.p, keep_odd)
+        w.move(folded.out, folded.keeper, 0, job.nbytes, ADD)
+        return folded
 
     @staticmethod
     def by_halves(w: Writer, job: Job) -> Folded:

@@ -27,10 +27,9 @@ from p3s.program.collectives.job import (
     power_below,
     shares,
     subtrees,
-    whole,
     without_partner,
 )
-from p3s.program.collectives.registry import algorithm
+from p3s.program.collectives.registry import Algorithm, algorithm, in_turn
 from p3s.program.collectives.rooted import (
     bcast_binomial,
     bcast_linear,
@@ -41,25 +40,28 @@ from p3s.program.collectives.rooted import (
 from p3s.program.collectives.writer import ADD, ADD_BOTH, Pieces, Writer
 
 
-@algorithm("linear", "allreduce")
-def allreduce_linear(w: Writer, job: Job) -> None:
-    """Linear reduce to member 0, linear broadcast."""
-    job = replace(job, root=0)
-    reduce_linear(w, job)
-    bcast_linear(w, job)
+def _to_first(w: Writer, job: Job, *, each: tuple[Algorithm, ...]) -> None:
+    """Write algorithms one after the other, to member 0 and from it."""
+    for write in each:
+        write(w, replace(job, root=0, segment=0))
 
 
-@algorithm("nonoverlapping", "allreduce")
-def allreduce_nonoverlapping(w: Writer, job: Job) -> None:
-    """Reduce to member 0 and broadcast, each with the algorithm the library chooses."""
-    job.perform(w, "reduce", job.at, 0)
-    job.perform(w, "bcast", job.at, 0)
+_BOTH = ("reduce_scatter", "reduce_scatter_block")
+allreduce_linear = partial(_to_first, each=(reduce_linear, bcast_linear))
+algorithm("linear", "allreduce")(allreduce_linear)
+algorithm("nonoverlapping", "allreduce")(in_turn("reduce", "bcast"))
+algorithm("trees", "allreduce")(partial(_to_first, each=(reduce_binomial_blocking, bcast_binomial)))
+algorithm("nonoverlapping", *_BOTH)(in_turn("reduce", "scatterv"))
+algorithm("linear", *_BOTH)(in_turn("reduce", "scatter"))
+algorithm("tree", *_BOTH)(
+    partial(_to_first, each=(reduce_binomial_blocking, scatter_linear_posted))
+)
 
 
 @algorithm("recursive_doubling", "allreduce")
 def allreduce_recursive_doubling(w: Writer, job: Job) -> None:
     """Whole vectors with partners 1, 2, 4, ... away, after folding to a power of two."""
-    folded = Folded.into_odd(w, job)
+    folded = Folded.whole(w, job, keep_odd=True)
     v = np.arange(len(folded.real))
     for mask in masks(len(v)):
         w.trade(folded.real, folded.real[v ^ mask], 0, job.nbytes, ADD)
@@ -67,22 +69,18 @@ def allreduce_recursive_doubling(w: Writer, job: Job) -> None:
 
 
 @algorithm("rabenseifner", "allreduce")
-def allreduce_rabenseifner(w: Writer, job: Job) -> None:
-    """Reduce-scatter by halving in elements, all-gather by doubling (Open MPI)."""
-    if job.count < power_below(job.p):
+def allreduce_rabenseifner(w: Writer, job: Job, *, blocks: bool = False) -> None:
+    """Reduce-scatter by halving in elements (Open MPI) or blocks (MPICH), all-gather back."""
+    if not blocks and job.count < power_below(job.p):
         allreduce_linear(w, job)
         return
-    folded = Folded.by_halves(w, job)
-    double_back(w, folded, halve(w, folded, elements_of(job)))
+    folded = Folded.whole(w, job, keep_odd=True) if blocks else Folded.by_halves(w, job)
+    units = blocks_of(job, folded, even=True) if blocks else elements_of(job)
+    double_back(w, folded, halve(w, folded, units))
     folded.give_back(w, job)
 
 
-@algorithm("rabenseifner_blocks", "allreduce")
-def allreduce_rabenseifner_blocks(w: Writer, job: Job) -> None:
-    """Reduce-scatter by halving in blocks, all-gather by doubling (MPICH)."""
-    folded = Folded.into_odd(w, job)
-    double_back(w, folded, halve(w, folded, blocks_of(job, folded, even=True)))
-    folded.give_back(w, job)
+algorithm("rabenseifner_blocks", "allreduce")(partial(allreduce_rabenseifner, blocks=True))
 
 
 @algorithm("ring_segmented", "allreduce")
@@ -116,17 +114,6 @@ def _reduce_around(w: Writer, job: Job, shift: int) -> None:
     w.wait(r, posted)
 
 
-def _reduced_first(w: Writer, job: Job, scatter: str) -> None:
-    """Reduce to member 0, then Scatter or Scatterv."""
-    job.perform(w, "reduce", whole(job.p, job.nbytes), 0)
-    job.perform(w, scatter, job.at, 0)
-
-
-_BOTH = ("reduce_scatter", "reduce_scatter_block")
-algorithm("nonoverlapping", *_BOTH)(partial(_reduced_first, scatter="scatterv"))
-algorithm("linear", *_BOTH)(partial(_reduced_first, scatter="scatter"))
-
-
 @algorithm("ring", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_ring(w: Writer, job: Job) -> None:
     """Blocks go around once."""
@@ -136,7 +123,7 @@ def reduce_scatter_ring(w: Writer, job: Job) -> None:
 @algorithm("halving", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_halving(w: Writer, job: Job) -> None:
     """Recursive halving, far partners first, after folding to a power of two."""
-    folded = Folded.into_odd(w, job)
+    folded = Folded.whole(w, job, keep_odd=True)
     halve(w, folded, blocks_of(job, folded, even=False), far_first=True, empty=False)
     first, n = job.blocks(folded.out, 1)
     full = n > 0
@@ -146,7 +133,7 @@ def reduce_scatter_halving(w: Writer, job: Job) -> None:
 @algorithm("butterfly", "reduce_scatter")
 def reduce_scatter_butterfly(w: Writer, job: Job) -> None:
     """Halving with near partners first; shares then go to the owner of the mirrored number."""
-    folded = Folded.into_odd(w, job)
+    folded = Folded.whole(w, job, keep_odd=True)
     halve(w, folded, blocks_of(job, folded, even=False))
     mirror = _mirror(len(folded.real))
     pair, moves = mirror < folded.rest, mirror != np.arange(len(mirror))
@@ -222,22 +209,6 @@ def reduce_scatter_pairwise(w: Writer, job: Job) -> None:
     for i in range(1, job.p):
         to = (r + i) % job.p
         w.trade(r, to, first[to], n[to], ADD)
-
-
-@algorithm("trees", "allreduce")
-def allreduce_trees(w: Writer, job: Job) -> None:
-    """Binomial reduce to member 0, binomial broadcast."""
-    rooted = replace(job, root=0, segment=0)
-    reduce_binomial_blocking(w, rooted)
-    bcast_binomial(w, rooted)
-
-
-@algorithm("tree", "reduce_scatter", "reduce_scatter_block")
-def reduce_scatter_tree(w: Writer, job: Job) -> None:
-    """Binomial reduce to member 0, which sends every member its block."""
-    rooted = replace(job, root=0, segment=0)
-    reduce_binomial_blocking(w, rooted)
-    scatter_linear_posted(w, rooted)
 
 
 @algorithm("linear", "scan", "exscan")

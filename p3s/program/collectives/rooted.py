@@ -37,12 +37,14 @@ from p3s.program.collectives.job import (
     subtrees,
     without_partner,
 )
-from p3s.program.collectives.registry import algorithm
+from p3s.program.collectives.registry import COLLECTIVES, algorithm
 from p3s.program.collectives.writer import ADD, Handle, Writer
 from p3s.simulate.steps import Op
 
-#: Passes a vector along a tree.
+#: Passes a vector along a tree, and says which member has which number in it.
 Way = Callable[[Writer, Job, Tree], None]
+Start = Callable[[Writer, Job], tuple[Writer, Job]]
+KNOMIAL_RADIX = 4
 
 
 def down(w: Writer, job: Job, tree: Tree, *, blocking: bool = False) -> None:
@@ -85,30 +87,6 @@ def bcast_linear(w: Writer, job: Job) -> None:
     """The root sends to all."""
     w.move(job.root, job.others, 0, job.nbytes, sends=Op.ISEND)
     w.wait([job.root])
-
-
-def _along(w: Writer, job: Job, *, way: Way, tree: Callable[[int], Tree]) -> None:
-    """Go down from the root, or up to it, along a tree of the members."""
-    way(*from_root(w, job), tree(job.p))
-
-
-#: A chain through all members, a binary tree, a binomial one with the nearest child first.
-for _name, _tree in (("pipeline", chain), ("binary", binary), ("binomial", binomial)):
-    algorithm(_name, "bcast")(partial(_along, way=down, tree=_tree))
-bcast_pipeline = partial(_along, way=down, tree=chain)
-bcast_binomial = partial(_along, way=down, tree=binomial)
-
-
-@algorithm("binomial_far", "bcast")
-def bcast_binomial_far(w: Writer, job: Job) -> None:
-    """Binomial tree by blocking sends, the biggest subtree first."""
-    down(*from_root(w, job), knomial(job.p, 2), blocking=True)
-
-
-@algorithm("knomial", "bcast")
-def bcast_knomial(w: Writer, job: Job) -> None:
-    """k-nomial tree."""
-    down(*from_root(w, job), knomial(job.p, job.radix))
 
 
 @algorithm("split_binary", "bcast")
@@ -215,18 +193,6 @@ def reduce_linear(w: Writer, job: Job) -> None:
     w.move(job.others[::-1], job.root, 0, job.nbytes, ADD)
 
 
-#: The same to the root: two receives are posted at a time.
-for _name, _tree in (("pipeline", chain), ("binary", binary), ("binomial", in_order)):
-    algorithm(_name, "reduce")(partial(_along, way=up, tree=_tree))
-
-
-@algorithm("binomial_blocking", "reduce")
-def reduce_binomial_blocking(w: Writer, job: Job) -> None:
-    """Binomial tree, one receive after the other."""
-    w, job = from_root(w, job)
-    binomial_moves(w, job.p, np.full(job.p, job.nbytes), how=ADD, up=True)
-
-
 @algorithm("in_order_binary", "reduce")
 def reduce_in_order_binary(w: Writer, job: Job) -> None:
     """Binary tree that keeps the order of members, to the last one; it sends to the root."""
@@ -236,11 +202,21 @@ def reduce_in_order_binary(w: Writer, job: Job) -> None:
         w.move(last, job.root, 0, job.nbytes)
 
 
-#: Bytes of the fragments of a chain.
-REDUCE_FRAGMENT = 8192
+def far_first(w: Writer, job: Job, tree: Tree) -> None:
+    """Go down by blocking sends."""
+    down(w, job, tree, blocking=True)
 
 
-def _swapped(w: Writer, job: Job, segment: int = 0) -> tuple[Writer, Job]:
+def one_by_one(w: Writer, job: Job, _tree: Tree) -> None:
+    """Go up the binomial tree that keeps the order of members, one receive after the other."""
+    binomial_moves(w, job.p, np.full(job.p, job.nbytes), how=ADD, up=True)
+
+
+#: Bytes of the fragments of a chain to the root, and from it: of short vectors and of long ones.
+REDUCE_FRAGMENT, _FRAGMENTS, _LONG = 8192, (8192, 32768), 524288
+
+
+def swapped(w: Writer, job: Job, segment: int = 0) -> tuple[Writer, Job]:
     """Return writer and job in which member 0 is the root; they have changed places."""
     names = job.everyone
     names[0], names[job.root] = job.root, 0
@@ -248,46 +224,60 @@ def _swapped(w: Writer, job: Job, segment: int = 0) -> tuple[Writer, Job]:
     return w.among(names), replace(job, root=0, segment=0, pieces=pieces)
 
 
-@algorithm("swapped_binomial", "bcast")
-def bcast_swapped_binomial(w: Writer, job: Job) -> None:
-    """Binomial tree from the root, which has changed places with member 0."""
-    down(*_swapped(w, job), binomial(job.p))
+def _sent_in_fragments(w: Writer, job: Job) -> tuple[Writer, Job]:
+    return swapped(w, job, _FRAGMENTS[job.nbytes >= _LONG])
 
 
-@algorithm("swapped_chain", "bcast")
-def bcast_swapped_chain(w: Writer, job: Job) -> None:
-    """Chain in fragments from the root, which has changed places with member 0."""
-    down(*_swapped(w, job, 8192 if job.nbytes < 524288 else 32768), chain(job.p))
+def _reduced_in_fragments(w: Writer, job: Job) -> tuple[Writer, Job]:
+    return swapped(w, job, REDUCE_FRAGMENT)
 
 
-@algorithm("swapped_binomial", "reduce")
-def reduce_swapped_binomial(w: Writer, job: Job) -> None:
-    """Binomial tree to the root, which has changed places with member 0."""
-    reduce_binomial_blocking(*_swapped(w, job))
+def _along(w: Writer, job: Job, *, way: Way, tree: Callable[[int], Tree], start: Start) -> None:
+    """Go down from the root, or up to it, along a tree of the members."""
+    way(*start(w, job), tree(job.p))
 
 
-@algorithm("swapped_chain", "reduce")
-def reduce_swapped_chain(w: Writer, job: Job) -> None:
-    """Chain in fragments to the root, which has changed places with member 0."""
-    up(*_swapped(w, job, REDUCE_FRAGMENT), chain(job.p))
+#: How a vector goes along a tree: the way (up: two receives are posted at a time), the tree, and
+#: which member has which number in it.
+_ALONG: dict[str, dict[str, tuple[Way, Callable[[int], Tree], Start]]] = {
+    "bcast": {
+        "pipeline": (down, chain, from_root),
+        "binary": (down, binary, from_root),
+        "binomial": (down, binomial, from_root),
+        "binomial_far": (far_first, partial(knomial, radix=2), from_root),
+        "knomial": (down, partial(knomial, radix=KNOMIAL_RADIX), from_root),
+        "swapped_binomial": (down, binomial, swapped),
+        "swapped_chain": (down, chain, _sent_in_fragments),
+    },
+    "reduce": {
+        "pipeline": (up, chain, from_root),
+        "binary": (up, binary, from_root),
+        "binomial": (up, in_order, from_root),
+        "binomial_blocking": (one_by_one, in_order, from_root),
+        "swapped_binomial": (one_by_one, in_order, swapped),
+        "swapped_chain": (up, chain, _reduced_in_fragments),
+    },
+}
+for _call, _ways in _ALONG.items():
+    for _name, (_way, _tree, _start) in _ways.items():
+        algorithm(_name, _call)(partial(_along, way=_way, tree=_tree, start=_start))
+bcast_pipeline = COLLECTIVES["bcast"].algorithms["pipeline"]
+bcast_binomial = COLLECTIVES["bcast"].algorithms["binomial"]
+reduce_binomial_blocking = COLLECTIVES["reduce"].algorithms["binomial_blocking"]
 
 
 @algorithm("rabenseifner", "reduce")
-def reduce_rabenseifner(w: Writer, job: Job) -> None:
-    """Reduce-scatter by halving in elements, gather to the root (Open MPI)."""
-    power = power_below(job.p)
-    if power < 2 or job.count < power:
+def reduce_rabenseifner(w: Writer, job: Job, *, blocks: bool = False) -> None:
+    """Reduce-scatter by halving in elements (Open MPI), or blocks (MPICH); gather to the root."""
+    if not blocks and (power_below(job.p) < 2 or job.count < power_below(job.p)):
         reduce_linear(w, job)
         return
-    folded = Folded.by_halves(w, job)
-    gather_back(w, job, folded, halve(w, folded, elements_of(job)))
+    folded = Folded.whole(w, job, keep_odd=False) if blocks else Folded.by_halves(w, job)
+    units = blocks_of(job, folded, even=True) if blocks else elements_of(job)
+    gather_back(w, job, folded, halve(w, folded, units))
 
 
-@algorithm("rabenseifner_blocks", "reduce")
-def reduce_rabenseifner_blocks(w: Writer, job: Job) -> None:
-    """Reduce-scatter by halving in blocks, gather to the root (MPICH)."""
-    folded = Folded.into_even(w, job)
-    gather_back(w, job, folded, halve(w, folded, blocks_of(job, folded, even=True)))
+algorithm("rabenseifner_blocks", "reduce")(partial(reduce_rabenseifner, blocks=True))
 
 
 def _linear(w: Writer, job: Job, *, gather: bool, at_once: bool, empty: bool) -> None:

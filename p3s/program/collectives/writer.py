@@ -36,8 +36,8 @@ class Schedule:
     Those of member m are ``start[m]:start[m + 1]``; ``op`` is one of SEND, SSEND, ISEND, RECV,
     IRECV, SENDRECV and WAIT; ``peer``, ``peer2`` are members (-1: none). Requests of a WAIT:
     ``done[done_start[i]:done_start[i + 1]]``. ``to``, ``source``: the record that receives what
-    this one sends, that sends what it receives, -1 if none. ``carried`` (proof only): per record
-    the pieces it sends; ``how``: what its receive does.
+    this one sends, that sends what it receives, -1 if none. ``how``: what its receive does with the
+    data.
     """
 
     members: int
@@ -52,7 +52,6 @@ class Schedule:
     to: Ints
     source: Ints
     how: Ints
-    carried: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.op)
@@ -62,10 +61,8 @@ class Schedule:
 class _Notes:
     """What has been written so far."""
 
-    proof: bool
     columns: list[tuple[Ints, ...]] = field(default_factory=list)
     explicit: list[tuple[Ints, Ints]] = field(default_factory=list)
-    carried: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     records: int = 0
 
 
@@ -73,14 +70,15 @@ class Writer:
     """Collects records; those of one member are executed in the order they were added.
 
     All methods take arrays with one entry per message; scalars stand for all of them. Members are
-    numbered 0 to ``members`` - 1; within ``among(some)`` they are places in ``some``.
+    numbered 0 to ``members`` - 1; within ``among(some)`` they are places in ``some``. Which bytes a
+    message carries (``first``, ``pieces``, ``vector``) is for those who prove that the right data
+    moves, and override what takes it.
     """
 
-    def __init__(self, members: int, proof: bool = False) -> None:
+    def __init__(self, members: int) -> None:
         self.members = members
-        self.notes = _Notes(proof)
+        self.notes = _Notes()
         self.names: Ints | None = None
-        self.vector: Sequence[tuple[int, int]] | None = None
 
     def among(self, some: Ints, vector: Sequence[tuple[int, int]] | None = None) -> Writer:
         """Return a view in which member i is ``some[i]``; what it adds is added here.
@@ -88,9 +86,8 @@ class Writer:
         ``vector``: the pieces (first byte, bytes) of the whole vector that make up that of the
         view, one after the other; by default the vector is the same.
         """
-        view = Writer(len(some))
+        view = type(self)(len(some))
         view.notes = self.notes
-        view.vector = vector if vector is not None else self.vector
         view.names = some if self.names is None else self.names[some]
         return view
 
@@ -105,9 +102,7 @@ class Writer:
         pieces: Callable[[], Pieces] | None = None,
     ) -> Handle:
         """Send ``n`` bytes of the vector from ``first`` on (or ``pieces``, of ``n`` in all)."""
-        handle = self._add(who, op, to, n)
-        self._carry(handle, first, n, pieces)
-        return handle
+        return self._add(who, op, to, n)
 
     def isend(
         self, who: npt.ArrayLike, to: npt.ArrayLike, first: npt.ArrayLike, n: npt.ArrayLike
@@ -160,10 +155,9 @@ class Writer:
         n2: npt.ArrayLike,
         how: npt.ArrayLike = STORE,
         pieces: Callable[[], Pieces] | None = None,
-    ) -> None:
+    ) -> Handle:
         """Send to one and receive from another member at once."""
-        handle = self._add(who, Op.SENDRECV, to, n, source, n2, how)
-        self._carry(handle, first, n, pieces)
+        return self._add(who, Op.SENDRECV, to, n, source, n2, how)
 
     def trade(
         self,
@@ -230,46 +224,6 @@ class Writer:
         notes.records += len(members)
         return Handle(members, records)
 
-    def _carry(
-        self,
-        handle: Handle,
-        first: npt.ArrayLike,
-        n: npt.ArrayLike,
-        pieces: Callable[[], Pieces] | None,
-    ) -> None:
-        if not self.notes.proof:
-            return
-        told = pieces() if pieces is not None else [(first, n)]
-        columns = [
-            [np.broadcast_to(np.asarray(c), handle.record.shape).tolist() for c in piece]
-            for piece in told
-        ]
-        for i, record in enumerate(handle.record.tolist()):
-            self.notes.carried[record] = tuple(
-                piece
-                for a, b in columns
-                if b[i] > 0
-                for piece in self._in_vector(int(a[i]), int(b[i]))
-            )
-
-    def _in_vector(self, first: int, n: int) -> list[tuple[int, int]]:
-        """Return the pieces of the whole vector that a stretch of the view's is."""
-        if self.vector is None or first < 0 or not sum(size for _, size in self.vector):
-            return [(first, n)]
-        total = sum(size for _, size in self.vector)
-        stretches = [(first % total, min(n, total - first % total))]
-        if stretches[0][1] < n:
-            stretches.append((0, n - stretches[0][1]))
-        pieces = []
-        for lo, size in stretches:
-            begin = 0
-            for place, length in self.vector:
-                a, b = max(lo, begin), min(lo + size, begin + length)
-                if a < b:
-                    pieces.append((place + a - begin, b - a))
-                begin += length
-        return pieces
-
     def finish(self) -> Schedule:
         """Return the schedule: records by member, requests and partners resolved."""
         none = np.zeros(0, dtype=np.int64)
@@ -285,10 +239,8 @@ class Writer:
         done_start, done = self._requests(member, op, how, place)
         how = np.where(op == int(Op.WAIT), STORE, how)
         to, source = partners(member, op, peer, peer2)
-        carried = {int(place[record]): told for record, told in self.notes.carried.items()}
-        return Schedule(
-            self.members, start, op, peer, n, peer2, n2, done_start, done, to, source, how, carried
-        )
+        columns = (op, peer, n, peer2, n2, done_start, done, to, source, how)
+        return Schedule(self.members, start, *columns)
 
     def _requests(self, member: Ints, op: Ints, how: Ints, place: Ints) -> tuple[Ints, Ints]:
         """Return the done lists: those told, and for waits for all what is outstanding."""
