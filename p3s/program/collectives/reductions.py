@@ -68,8 +68,7 @@ def allreduce_recursive_doubling(w: Writer, job: Job) -> None:
     folded.give_back(w, job)
 
 
-@algorithm("rabenseifner", "allreduce")
-def allreduce_rabenseifner(w: Writer, job: Job, *, blocks: bool = False) -> None:
+def _rabenseifner(w: Writer, job: Job, *, blocks: bool) -> None:
     """Reduce-scatter by halving in elements (Open MPI) or blocks (MPICH), all-gather back."""
     if not blocks and job.count < power_below(job.p):
         allreduce_linear(w, job)
@@ -80,7 +79,8 @@ def allreduce_rabenseifner(w: Writer, job: Job, *, blocks: bool = False) -> None
     folded.give_back(w, job)
 
 
-algorithm("rabenseifner_blocks", "allreduce")(partial(allreduce_rabenseifner, blocks=True))
+algorithm("rabenseifner", "allreduce")(partial(_rabenseifner, blocks=False))
+algorithm("rabenseifner_blocks", "allreduce")(partial(_rabenseifner, blocks=True))
 
 
 @algorithm("ring_segmented", "allreduce")

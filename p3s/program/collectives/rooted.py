@@ -266,8 +266,7 @@ bcast_binomial = COLLECTIVES["bcast"].algorithms["binomial"]
 reduce_binomial_blocking = COLLECTIVES["reduce"].algorithms["binomial_blocking"]
 
 
-@algorithm("rabenseifner", "reduce")
-def reduce_rabenseifner(w: Writer, job: Job, *, blocks: bool = False) -> None:
+def _rabenseifner(w: Writer, job: Job, *, blocks: bool) -> None:
     """Reduce-scatter by halving in elements (Open MPI), or blocks (MPICH); gather to the root."""
     if not blocks and (power_below(job.p) < 2 or job.count < power_below(job.p)):
         reduce_linear(w, job)
@@ -277,7 +276,8 @@ def reduce_rabenseifner(w: Writer, job: Job, *, blocks: bool = False) -> None:
     gather_back(w, job, folded, halve(w, folded, units))
 
 
-algorithm("rabenseifner_blocks", "reduce")(partial(reduce_rabenseifner, blocks=True))
+algorithm("rabenseifner", "reduce")(partial(_rabenseifner, blocks=False))
+algorithm("rabenseifner_blocks", "reduce")(partial(_rabenseifner, blocks=True))
 
 
 def _linear(w: Writer, job: Job, *, gather: bool, at_once: bool, empty: bool) -> None:
