@@ -82,32 +82,13 @@ class Fewer:
     @cached_property
     def stands_for(self) -> Ints:
         """The rank of the large grid whose amounts each rank has."""
-        coords = np.stack(
-            [
-                outer_places(few, many)[at]
-                for few, many, at in zip(self.dims, self.large.dims, self.grid.coords, strict=True)
-            ]
-        )
-        on = self.grid.inside
-        found = np.empty(self.n, dtype=np.int64)
-        found[on] = self.large.rank_at(coords[:, on])
-        found[~on] = np.flatnonzero(~self.large.inside)
-        return found
+        places = map(outer_places, self.dims, self.large.dims)
+        return _carried(list(places), self.grid, self.grid, self.large)
 
     @cached_property
     def weight(self) -> Ints:
         """How many ranks of the large grid each stands for."""
-        found = np.ones(self.n, dtype=np.int64)
-        on = self.grid.inside
-        for d, (few, many) in enumerate(zip(self.dims, self.large.dims, strict=True)):
-            number = np.bincount(self._inner(d, many), minlength=few)
-            found[on] *= number[self.grid.coords[d][on]]
-        return found
-
-    def _inner(self, dimension: int, many: int) -> Ints:
-        """Return the place that stands for each of ``many`` along a dimension."""
-        period = self.periods[dimension] if self.periods else 1
-        return inner_places(self.dims[dimension], many, period)
+        return np.bincount(self.stood_for_by, minlength=self.n)
 
     @cached_property
     def stood_for_by(self) -> Ints:
@@ -119,26 +100,34 @@ class Fewer:
 
         Ranks between those at the ends are stood for by those in the middle, one after the other.
         """
-        return self._places_of(self.large if ranks is None else self.large.only(ranks), self.large)
+        return self._standing_in(
+            self.large if ranks is None else self.large.only(ranks), self.large
+        )
 
     def standing_for_those_of(self, longer: Fewer) -> Ints:
         """Return the rank of this grid that stands for each rank of a longer one."""
-        return self._places_of(longer.grid, longer.grid)
+        return self._standing_in(longer.grid, longer.grid)
 
-    def _places_of(self, large: GridAt, whole: GridAt) -> Ints:
+    def _standing_in(self, some: GridAt, whole: GridAt) -> Ints:
         """Return the rank that stands for each of some ranks of a grid; ``whole``: all of them."""
-        coords = np.stack(
-            [
-                self._inner(d, many)[at]
-                for d, (many, at) in enumerate(zip(whole.dims, large.coords, strict=True))
-            ]
-        )
-        on = large.inside
-        found = np.empty(large.size, dtype=np.int64)
-        found[on] = self.grid.rank_at(coords[:, on])
-        outside = np.searchsorted(np.flatnonzero(~whole.inside), large.r[~on])
-        found[~on] = np.flatnonzero(~self.grid.inside)[outside]
-        return found
+        periods = self.periods or (1,) * len(self.dims)
+        places = map(inner_places, self.dims, whole.dims, periods)
+        return _carried(list(places), some, whole, self.grid)
+
+
+def _carried(places: Sequence[Ints], some: GridAt, whole: GridAt, to: GridAt) -> Ints:
+    """Return the rank of another grid for each of some ranks of a grid; ``whole``: all of them.
+
+    places: the place on the other one for each along every dimension. Ranks that are not on the
+    grid go to such ranks, one after the other.
+    """
+    coords = np.stack([each[at] for each, at in zip(places, some.coords, strict=True)])
+    on = some.inside
+    found = np.empty(some.size, dtype=np.int64)
+    found[on] = to.rank_at(coords[:, on])
+    outside = np.searchsorted(np.flatnonzero(~whole.inside), some.r[~on])
+    found[~on] = np.flatnonzero(~to.inside)[outside]
+    return found
 
 
 def outer_places(few: int, many: int) -> Ints:

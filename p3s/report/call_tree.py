@@ -6,6 +6,7 @@ a predicted time where it holds all the calls of each phase that it holds any of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -209,24 +210,8 @@ MAX_PHASES = 60
 PARTS = ("compute", "io", "transfer", "waiting", "software", "comm")
 
 
-@dataclass(frozen=True)
-class Spent:
-    """Seconds of the rank that takes longest, at one count; ``parts`` by name, without zeros."""
-
-    time_s: float
-    compute_s: float
-    comm_s: float
-    parts: Mapping[str, float]
-
-    def __add__(self, other: Spent) -> Spent:
-        """Return both together."""
-        parts = {name: self.parts.get(name, 0.0) + other.parts.get(name, 0.0) for name in PARTS}
-        return Spent(
-            self.time_s + other.time_s,
-            self.compute_s + other.compute_s,
-            self.comm_s + other.comm_s,
-            {name: value for name, value in parts.items() if value},
-        )
+#: Seconds of the rank that takes longest, at one count, by part; without zeros.
+Spent = Counter[str]
 
 
 @dataclass
@@ -387,24 +372,20 @@ def _spent(row: Count, found: Phases) -> dict[int | None, Spent]:
         number = REST if phase.phase in (START, END) else phase.phase
         if phase.kind == "loop" and names.get(number, phase.name) != phase.name:
             continue  # the runs are others than those of the prediction
-        spent[number] = spent[number] + of_phase(phase) if number in spent else of_phase(phase)
+        spent[number] = spent.get(number, Spent()) + of_phase(phase)
     return spent
 
 
 def of_phase(phase: PhaseAt) -> Spent:
     """Return the time of a phase by its parts; communication that is not split stays whole."""
-    parts = {kind: value for kind, value in kinds_of(phase).items() if value > 0}
-    return Spent(phase.time_s, phase.compute_s, phase.comm_s, parts)
+    return +Counter(kinds_of(phase))
 
 
 def _together(spent: Mapping[int | None, Spent], phases: Mapping[int | None, int]) -> Spent | None:
     """Return the time of phases; None where one of them has none."""
-    whole = Spent(0.0, 0.0, 0.0, {})
-    for phase in phases:
-        if phase not in spent:
-            return None
-        whole += spent[phase]
-    return whole
+    if not spent.keys() >= phases.keys():
+        return None
+    return sum((spent[phase] for phase in phases), Spent())
 
 
 def _joined(node: Node) -> None:
@@ -433,9 +414,9 @@ def _pruned(root: Node, most: int = MAX_NODES) -> str:
 def weight(node: Node, root: Node) -> float:
     """Return the largest share of the time that a node has."""
     traced = (node.traced_s or 0.0) / root.traced_s if root.traced_s else 0.0
-    if node.spent is None or root.spent is None or not root.spent.time_s:
+    if node.spent is None or not root.spent:
         return traced
-    return max(traced, node.spent.time_s / root.spent.time_s)
+    return max(traced, node.spent.total() / root.spent.total())
 
 
 def _of_phases(prediction: Prediction) -> CallTree:
@@ -446,7 +427,6 @@ def _of_phases(prediction: Prediction) -> CallTree:
         node = Node("loop", visible(phase.name, 80), "", str(phase.phase))
         node.spent, node.before = of_phase(phase), base.get(phase.phase)
         root.body.append(node)
-    nothing = Spent(0.0, 0.0, 0.0, {})
-    root.spent = sum((each.spent or nothing for each in root.body), nothing)
-    root.before = sum(base.values(), nothing)
+    root.spent = sum((each.spent or Spent() for each in root.body), Spent())
+    root.before = sum(base.values(), Spent())
     return CallTree(root, None, prediction.last.n, prediction.baseline_n, _pruned(root, MAX_PHASES))

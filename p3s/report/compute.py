@@ -72,7 +72,7 @@ def phase_lines(
         )
     out += [f"  {line}" for line in thesis_lines(phase)]
     out += [f"  {line}" for line in spread_lines(phase)]
-    return [*out, *aligned(_cells(rows), indent="    ")]
+    return [*out, *_table(rows)]
 
 
 def law_lines(law: CostLaw) -> list[str]:
@@ -195,33 +195,32 @@ def _disturbed(runs: Sequence[TimedRun]) -> list[str]:
     return out
 
 
-def _cells(rows: Sequence[Row]) -> list[list[str]]:
+def _table(rows: Sequence[Row]) -> list[str]:
+    """Return the times of a phase as lines, and their columns where nothing is known."""
+
+    def time(name: str) -> Callable[[Row], str]:
+        return lambda r: "" if (ns := getattr(r, name)) is None else seconds(ns / 1e9)
+
     far = any(r.source not in ("own", "predicted") for r in rows)
     thesis = [name for name in ("crm_i", "crm_c") if any(getattr(r, name) for r in rows)]
-    head = [
-        "processes",
-        *(["run"] if far else []),
-        "work per iteration",
-        "measured",
-        "predicted",
-        "",
-        *(name.upper().replace("_I", "_i").replace("_C", "_c") for name in thesis),
-    ]
-    out = [head]
-    for r in rows:
-        run = "" if r.source in ("own", "predicted") else f"{visible(r.source, 40)} at {r.traced}"
-        out.append(
-            [
-                number(r.n) if r.n else "-",
-                *([run] if far else []),
-                number(r.x),
-                seconds(r.measured / 1e9) if r.measured is not None else "",
-                seconds(r.predicted / 1e9) if r.predicted is not None else "",
-                _sure(r),
-                *(seconds(v / 1e9) if (v := getattr(r, name)) else "" for name in thesis),
-            ]
-        )
-    return out
+    run: Columns[Row] = {"run": _run} if far else {}
+    columns: Columns[Row] = {
+        "processes": lambda r: number(r.n) if r.n else "-",
+        **run,
+        "work per iteration": lambda r: number(r.x),
+        "measured": time("measured"),
+        "predicted": time("predicted"),
+        "": _sure,
+        **{name.upper()[:4] + name[4:]: time(name) for name in thesis},
+    }
+    table = table_of("", columns, rows)
+    return aligned([table.head, *table.rows], indent="    ")
+
+
+def _run(row: Row) -> str:
+    """Return which run a row is of, where it is none of the study's own."""
+    own = row.source in ("own", "predicted")
+    return "" if own else f"{visible(row.source, 40)} at {row.traced}"
 
 
 def _sure(row: Row) -> str:

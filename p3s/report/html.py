@@ -103,10 +103,11 @@ def _row(tree: CallTree, node: Node, depth: int, many: bool) -> CallRow:
     if spent is None:
         cells += [_cell(None, seconds)] * 5
     else:
-        ratio = growth(tree, spent.time_s, node.before.time_s if node.before else 0.0)
-        cells += _timed(spent.time_s, whole.spent.time_s if whole.spent else None)
-        cells += [_cell(spent.compute_s, seconds), _cell(spent.comm_s, seconds)]
-        if spent.time_s > 0:
+        ratio = growth(tree, spent, node.before)
+        cells += _timed(spent.total(), whole.spent.total() if whole.spent else None)
+        talked = sum(value for kind, value in spent.items() if kind not in ("compute", "io"))
+        cells += [_cell(spent["compute"], seconds), _cell(talked, seconds)]
+        if spent:
             step = step_of(ratio)
         cells.append(("new", "1e99") if ratio is None and step >= 0 else _cell(ratio, factor))
     calls_only = all(each.kind == "call" for each in node.body)

@@ -34,6 +34,14 @@ SIZE = Size(560.0, 340.0)
 MAX_COUNTS, _SHOWN = 24, 20
 
 
+def _frame(columns: Mapping[str, Sequence[Any]]) -> pandas.DataFrame:
+    """Return columns as a data frame; needs pandas."""
+    with brought():
+        import pandas
+
+    return pandas.DataFrame({name: list(values) for name, values in columns.items()})
+
+
 @contextmanager
 def brought() -> Iterator[None]:
     """Raise P3SError that says what to install, instead of ImportError, for data frames."""
@@ -64,10 +72,7 @@ class Table:
 
     def to_frame(self) -> pandas.DataFrame:
         """Return it as a data frame; needs pandas."""
-        with brought():
-            import pandas
-
-        return pandas.DataFrame({name: list(values) for name, values in self.columns.items()})
+        return _frame(self.columns)
 
     def _repr_html_(self) -> str:
         """Return the first rows as static HTML."""
@@ -90,17 +95,11 @@ class Prediction(saved.PredictionFile):
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a row per count as a data frame; needs pandas."""
-        with brought():
-            import pandas
-
-        return pandas.DataFrame(self.columns())
+        return _frame(self.columns())
 
     def phase_frame(self) -> pandas.DataFrame:
         """Return a row per count and phase as a data frame; needs pandas."""
-        with brought():
-            import pandas
-
-        return pandas.DataFrame(self.phase_columns())
+        return _frame(self.phase_columns())
 
     def to_xarray(self) -> xarray.Dataset:
         """Return it with the dimensions n and phase; needs xarray.

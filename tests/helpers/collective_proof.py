@@ -7,14 +7,90 @@ a set of members whose contributions are in it (a number, one bit each).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from p3s.program.collectives.writer import ADD, ADD_BOTH, STORE, Schedule
+from p3s.base.arrays import Ints
+from p3s.program.collectives.writer import ADD, ADD_BOTH, STORE, Handle, Pieces, Schedule, Writer
 from p3s.simulate.steps import Op
 
 State = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Proved(Schedule):
+    """A schedule, and per record the pieces (first byte, bytes) of the vector that it sends."""
+
+    carried: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+
+class Proving(Writer):
+    """A writer that keeps what messages carry."""
+
+    def __init__(self, members: int) -> None:
+        super().__init__(members)
+        self.carried: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.vector: Sequence[tuple[int, int]] | None = None
+
+    def among(self, some: Ints, vector: Sequence[tuple[int, int]] | None = None) -> Writer:
+        view = super().among(some, vector)
+        assert isinstance(view, Proving)
+        view.carried = self.carried
+        view.vector = vector if vector is not None else self.vector
+        return view
+
+    def send(self, who, to, first, n, *, op=Op.SEND, pieces=None) -> Handle:
+        return self._carry(super().send(who, to, first, n, op=op), first, n, pieces)
+
+    def exchange(self, who, to, first, n, source, n2, how=STORE, pieces=None) -> Handle:
+        return self._carry(super().exchange(who, to, first, n, source, n2, how), first, n, pieces)
+
+    def _carry(
+        self, handle: Handle, first: Any, n: Any, pieces: Callable[[], Pieces] | None
+    ) -> Handle:
+        told = pieces() if pieces is not None else [(first, n)]
+        columns = [
+            [np.broadcast_to(np.asarray(c), handle.record.shape).tolist() for c in piece]
+            for piece in told
+        ]
+        for i, record in enumerate(handle.record.tolist()):
+            self.carried[record] = tuple(
+                piece
+                for a, b in columns
+                if b[i] > 0
+                for piece in self._in_vector(int(a[i]), int(b[i]))
+            )
+        return handle
+
+    def _in_vector(self, first: int, n: int) -> list[tuple[int, int]]:
+        """Return the pieces of the whole vector that a stretch of the view's is."""
+        if self.vector is None or first < 0 or not sum(size for _, size in self.vector):
+            return [(first, n)]
+        total = sum(size for _, size in self.vector)
+        stretches = [(first % total, min(n, total - first % total))]
+        if stretches[0][1] < n:
+            stretches.append((0, n - stretches[0][1]))
+        pieces = []
+        for lo, size in stretches:
+            begin = 0
+            for place, length in self.vector:
+                a, b = max(lo, begin), min(lo + size, begin + length)
+                if a < b:
+                    pieces.append((place + a - begin, b - a))
+                begin += length
+        return pieces
+
+    def finish(self) -> Proved:
+        made = super().finish()
+        columns = [column[0] for column in self.notes.columns]
+        member = np.concatenate([np.zeros(0, dtype=np.int64), *columns])
+        place = np.empty(len(member), dtype=np.int64)
+        place[np.argsort(member, kind="stable")] = np.arange(len(member))
+        carried = {int(place[record]): told for record, told in self.carried.items()}
+        return Proved(**vars(made), carried=carried)
 
 
 @dataclass
@@ -27,7 +103,7 @@ class Execution:
     sent: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
 
-def cuts_of(schedule: Schedule, total: int, more: list[int]) -> list[int]:
+def cuts_of(schedule: Proved, total: int, more: list[int]) -> list[int]:
     """Return all places at which the vector is cut by any message."""
     cuts = {0, total, *more}
     for pieces in schedule.carried.values():
@@ -38,7 +114,7 @@ def cuts_of(schedule: Schedule, total: int, more: list[int]) -> list[int]:
 
 
 def execute(
-    schedule: Schedule, total: int, cuts: list[int], state: State, result: State | None = None
+    schedule: Proved, total: int, cuts: list[int], state: State, result: State | None = None
 ) -> Execution:
     """Execute; raises AssertionError on deadlock, on wrong sizes, or on data that is not there."""
     s = schedule
@@ -130,6 +206,7 @@ def execute(
 
 def prove(call: str, schedule: Schedule, sizes: list[int], root: int, at: list[int]) -> Execution:
     """Execute a call's schedule and check that every member has what MPI says it must have."""
+    assert isinstance(schedule, Proved)
     p, total = len(sizes), max(int(at[-1]), 1)
     everyone = (1 << p) - 1
     more = list(at)

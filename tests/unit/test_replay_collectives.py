@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collective_proof import prove
+from collective_proof import Proving, prove
 from paths import PROGRAMS
 from steps_builder import Builder
 
@@ -61,7 +61,7 @@ def prove_by_node(library: Library, node: np.ndarray, nbytes: int) -> None:
                 continue  # keeps two results apart that the proof does not
             for root in {0, 1, p - 1} if COLLECTIVES[call].rooted else {0}:
                 made = schedule(
-                    library, call, sizes, root, node=node, blocking=blocking, proof=True
+                    library, call, sizes, root, node=node, blocking=blocking, writer=Proving
                 )
                 prove(call, made, sizes.tolist(), root, at)
 
@@ -88,7 +88,7 @@ def test_over_nodes_few_messages_leave_a_node() -> None:
 def prove_one(call: str, name: str, p: int, nbytes: int, root: int, segment: int = 0) -> None:
     library = Library(MPICH if "blocks" in name else OPENMPI, (4, 1), (Rule(call, name, segment),))
     sizes = sizes_of(call, nbytes, p)
-    made = schedule(library, call, sizes, root, proof=True)
+    made = schedule(library, call, sizes, root, writer=Proving)
     element = element_of(call, library, most_common(sizes))
     prove(call, made, sizes.tolist(), root, division(call, p, sizes, element).tolist())
 

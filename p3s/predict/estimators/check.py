@@ -49,7 +49,7 @@ def missed(grids: Grids, setting: Setting, cores: int) -> Checked | None:
         asked = grids.asked or grids.few.large.n
         there = replace(grids, few=few, asked=asked, ranks=None, keep=False)
         whole = Fewer(few.model, few.large, few.large.dims)
-        made = there.simulated(there.plainly, setting)
+        made = there.simulated(there.as_predicted, setting, ends=False)
         varies = _varies(made[0])
         if not varies:
             made = [replace(one, more=None) for one in made]

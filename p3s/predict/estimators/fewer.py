@@ -19,23 +19,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.records import Traces
 from p3s.base.text import figures, processes
+from p3s.model.grid.at import GridAt
 from p3s.model.stage import load
 from p3s.model.verdicts import judged_at
 from p3s.predict.estimated import COMM, WAITING, Communication
 from p3s.predict.estimators.grids import Simulated
 from p3s.predict.estimators.settings import Setting
+from p3s.program.fewer import Fewer, fewer
 from p3s.program.mapping import BLOCK
 from p3s.simulate.totals import StandIns
-
-if TYPE_CHECKING:
-    from p3s.program.fewer import Fewer
 
 #: Up to how many ranks all of them are simulated for a prediction, and for the share of it that
 #: changes leave, which smaller grids tell better than the time itself.
@@ -79,8 +78,6 @@ def smaller(
     if n <= most or setting.every_rank or setting.topology or setting.listed_at(n):
         return None
 
-    from p3s.program.fewer import fewer
-
     return fewer(judged_at(load(traces.root), n), n, setting.ranks_per_node or cores)
 
 
@@ -108,11 +105,10 @@ def _possible(few: Fewer, made: Sequence[Simulated], phase: int) -> list[tuple[s
     seen = {"log"}
     steps, plain = [one.steps[phase] for one in made], [one.plain[phase] for one in made]
     for values, more in ((steps, _MORE), (plain, _FAR_MORE)):
-        means = np.array(values).reshape(-1, 1, 1)
+        means = np.array(values).reshape(-1, 1)
         if np.ptp(means) <= _MATTERS * means.min():
             continue
-        ways = _ways(few, made, means, few.large.dims, few.large.n)
-        off = {way.used: way.off for way in ways}
+        off = {way.used: way.off for way in _ways(few, made, means, few.large)}
         seen |= {
             one
             for one in ("sides", "ranks")
@@ -121,77 +117,78 @@ def _possible(few: Fewer, made: Sequence[Simulated], phase: int) -> list[tuple[s
     return [used for used in _WAYS if seen.issuperset(used)]
 
 
-def _features(few: Fewer, dims: Sequence[int], n: int, used: Sequence[str]) -> list[float]:
+def _features(few: Fewer, grid: GridAt, used: Sequence[str]) -> list[float]:
     """Return what times may change with: 1, the logarithm of the ranks, the ranks, the sides."""
     out = [1.0]
     if "log" in used:
-        out.append(math.log2(n))
+        out.append(math.log2(grid.n))
     if "ranks" in used:
-        out.append(float(n))
+        out.append(float(grid.n))
     if "sides" in used:
-        shorter = zip(few.dims, few.large.dims, dims, strict=True)
+        shorter = zip(few.dims, few.large.dims, grid.dims, strict=True)
         out += [float(side) for base, large, side in shorter if base < large]
     return out
 
 
+def _fitted(
+    few: Fewer, made: Sequence[Simulated], used: Sequence[str], values: Floats, grid: GridAt
+) -> tuple[Floats, Floats]:
+    """Return values of each grid taken to another one in a way, and by what they miss it.
+
+    Nothing takes less time on a longer grid.
+    """
+    table = np.array([_features(few, one.few.grid, used) for one in made])
+    there = _least_squares(table, values.reshape(len(made), -1))
+    at = np.maximum(np.array(_features(few, grid, used)) @ there, 0.0)
+    return at.reshape(values.shape[1:]), (table @ there).reshape(values.shape) - values
+
+
 @dataclass(frozen=True)
 class Way:
-    """A way in which times of a phase change with the grid: (columns, 1) at the large one.
+    """A way in which times of a phase change with the grid: (columns,) at the large one.
 
     ``off``: the largest share of a grid's communication by which it misses one. ``possible``: the
-    ways that were looked at.
+    ways that were looked at, ``low``, ``high``: the ends of communication by those that meet the
+    grids; ``missed``: by which share the smaller grids miss the largest one.
     """
 
     used: tuple[str, ...]
     at: Floats
     off: float
     possible: tuple[tuple[str, ...], ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    missed: float = 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class Ways:
-    """Those of all phases."""
+#: Those of all phases.
+Ways = tuple[Way, ...]
 
-    each: tuple[Way, ...]
 
-    @property
-    def at(self) -> Floats:
-        """Means at the large grid, (columns, phases)."""
-        return np.concatenate([way.at for way in self.each], axis=1)
-
-    @property
-    def used(self) -> tuple[str, ...]:
-        """All that times of some phase change with."""
-        names = dict.fromkeys(name for used in _WAYS for name in used)
-        return tuple(name for name in names if any(name in way.used for way in self.each))
+def _used(ways: Ways) -> tuple[str, ...]:
+    """Return all that times of some phase change with."""
+    names = dict.fromkeys(name for used in _WAYS for name in used)
+    return tuple(name for name in names if any(name in way.used for way in ways))
 
 
 def _ways(
     few: Fewer,
     made: Sequence[Simulated],
     means: Floats,
-    dims: Sequence[int],
-    n: int,
+    grid: GridAt,
     ways: Sequence[tuple[str, ...]] = _WAYS,
     least: Floats | float = 1e-300,
 ) -> list[Way]:
     """Return the ways that have no more unknowns than there are grids, the simplest first.
 
-    ``means``: of each grid, (grids, columns, phases). Shares are of no less communication than
-    ``least``. Nothing takes less time on a longer grid.
+    ``means``: of each grid, (grids, columns). Shares are of no less communication than ``least``.
     """
-    flat = means.reshape(len(made), -1)
-    whole = np.maximum(means[:, COMM].sum(axis=1), least)
     found = []
     for used in ways:
-        table = np.array([_features(few, one.few.dims, one.few.n, used) for one in made])
-        if used and table.shape[1] > len(made):
-            continue
-        there = _least_squares(table, flat)
-        apart = (table @ there - flat).reshape(means.shape)[:, COMM]
-        at = np.array(_features(few, dims, n, used)) @ there
-        off = float((np.abs(apart).sum(axis=1) / whole).max())
-        found.append(Way(used, np.maximum(at, 0.0).reshape(means.shape[1:]), off))
+        if len(_features(few, grid, used)) <= len(made):
+            at, apart = _fitted(few, made, used, means, grid)
+            off = np.abs(apart[:, COMM]) / np.maximum(means[:, COMM], least)
+            found.append(Way(used, at, float(off.max())))
     return found
 
 
@@ -214,43 +211,32 @@ def _least_squares(table: Floats, values: Floats) -> Floats:
     return found
 
 
-def _chosen(ways: Sequence[Way]) -> Way:
-    """Return the simplest way that meets all grids, or is hardly further off than any."""
-    enough = max(_MET, _HARDLY * min(way.off for way in ways))
-    return next(way for way in ways if way.off <= enough)
+def _chosen(few: Fewer, made: Sequence[Simulated], phase: int, like: Way | None) -> Way:
+    """Return how times of a phase change with the grid: each has a way of its own.
 
-
-@dataclass(frozen=True, eq=False)
-class _Extent:
-    """The ways to the large grid, and the ends of each phase's mean communication there.
-
-    ``missed``: by which share of a phase the smaller grids miss the largest one.
+    That is the simplest that meets all grids, or is hardly further off than any. ``like``: the way,
+    where it is known.
     """
+    means = np.stack([one.mean[:, phase] for one in made])
+    least = np.maximum(_SMALL * np.array([one.mean[COMM].sum() for one in made]), 1e-300)
+    possible = _possible(few, made, phase) if like is None else [like.used]
+    ways = _ways(few, made, means, few.large, possible, least)
+    enough = max(_MET, _HARDLY * min(way.off for way in ways))
+    way = next(way for way in ways if way.off <= enough)
+    others = [float(each.at[COMM]) for each in ways if each.off <= max(_NEARLY_MET, way.off)]
+    last, rest = _last_and_rest(made)
+    held = _ways(few, rest, np.delete(means, made.index(last), 0), last.few.grid, [way.used])
+    true, missed = float(last.mean[COMM, phase]), 0.0
+    if held and true > 0:
+        missed = abs(float(held[0].at[COMM]) / true - 1.0)
+    looked_at = tuple(possible) if like is None else like.possible
+    return replace(way, possible=looked_at, low=min(others), high=max(others), missed=missed)
 
-    ways: Ways
-    low: Floats
-    high: Floats
-    missed: Floats
 
-
-def _extent(few: Fewer, made: Sequence[Simulated], like: Ways | None) -> _Extent:
-    """Return how times of each phase change with the grid: each has a way of its own."""
+def _last_and_rest(made: Sequence[Simulated]) -> tuple[Simulated, list[Simulated]]:
+    """Return the longest grid, and the others."""
     last = max(made, key=lambda one: one.few.n)
-    means = np.stack([one.mean for one in made])
-    least = np.maximum(_SMALL * means[:, COMM].sum(axis=1), 1e-300)
-    chosen, ends, missed = [], [], []
-    for phase in range(means.shape[2]):
-        possible = _possible(few, made, phase) if like is None else [like.each[phase].used]
-        mine = means[:, :, [phase]]
-        ways = _ways(few, made, mine, few.large.dims, few.large.n, possible, least)
-        way = _chosen(ways)
-        others = [float(each.at[COMM, 0]) for each in ways if each.off <= max(_NEARLY_MET, way.off)]
-        each = tuple(possible) if like is None else like.each[phase].possible
-        chosen.append(replace(way, possible=each))
-        ends.append((min(others), max(others)))
-        missed.append(_held_out(few, made, last, way, phase))
-    low, high = np.array(ends).reshape(-1, 2).T
-    return _Extent(Ways(tuple(chosen)), low, high, np.array(missed))
+    return last, [one for one in made if one is not last]
 
 
 def taken_to(
@@ -265,67 +251,63 @@ def taken_to(
     ``ranks``: those of the large grid that are wanted, None: all. ``like``: the ways in which times
     change with the grid, where they are known: of the same program with other costs.
     """
-    base, last = made[0], max(made, key=lambda one: one.few.n)
-    n = few.large.n
-    extent = _extent(few, made, like)
-    at = extent.ways.at
+    base, n = made[0], few.large.n
+    last, _ = _last_and_rest(made)
+    phases = range(base.mean.shape[1])
+    ways = tuple(_chosen(few, made, k, None if like is None else like[k]) for k in phases)
+    at = np.stack([way.at for way in ways], axis=1)
+    extent_low, extent_high, each = np.array([(w.low, w.high, w.missed) for w in ways]).T
     share = at[COMM] / max(float(at[COMM].sum()), 1e-300)
-    missed, late = float(extent.missed @ share), _slowest_missed(few, made, extent.ways)
+    missed, late = float(each @ share), _slowest_missed(few, made, ways)
     # as much again with each doubling, and no less than such grids miss elsewhere
     doublings = max(math.log2(n / last.few.n), 1.0)
-    beyond = np.maximum(np.maximum(extent.missed, late) * doublings, _MISSED)
+    beyond = np.maximum(np.maximum(each, late) * doublings, _MISSED)
     off = max(missed, late)
     if checked is not None:
         once = max(abs(checked.missed), abs(checked.slowest))
         beyond = np.maximum(beyond, np.maximum(np.abs(checked.each), once))
         off = max(off, float(np.abs(checked.each) @ share), once)
     more, more_off = _more(made, n)
-    ends = np.stack([one.ends for one in made if one.ends is not None])
+    ends = np.stack([one.ends for one in made])
     least, most = ends[:, 0].min(axis=0), ends[:, 1].max(axis=0)
     stood = few.standing_for(ranks)
-    at_rank = _at_places(few, made, extent.ways)[:, stood]
+    at_rank = _at_places(few, made, ways, at)[:, stood]
     much = np.maximum(at_rank[COMM], at[COMM])
-    below = np.maximum(at[COMM] - extent.low, beyond * much)
-    above = np.maximum(extent.high - at[COMM], beyond * much)
+    below = np.maximum(at[COMM] - extent_low, beyond * much)
+    above = np.maximum(extent_high - at[COMM], beyond * much)
     comm = at_rank[COMM] + more
     low = np.minimum(at_rank[COMM] * least + more - (below + more_off), comm)
     high = np.maximum(at_rank[COMM] * most + more + (above + more_off), comm)
     at_rank[[COMM, WAITING]] += more
+    where = (checked.n, checked.missed, checked.slowest) if checked is not None else ()
     found = replace(
         base.found,
         n=n,
         seconds=np.concatenate([at_rank, [np.maximum(low, 0.0), high]]),
-        notes=(*base.found.notes, _told(made, extent.ways, missed), _told_check(checked)),
-        stand_ins=StandIns(
-            len(made),
-            last.few.n,
-            extent.ways.used,
-            missed,
-            off,
-            *((checked.n, checked.missed, checked.slowest) if checked is not None else ()),
-        ),
+        notes=(*base.found.notes, _told(made, ways, missed), _told_check(checked)),
+        stand_ins=StandIns(len(made), last.few.n, _used(ways), missed, off, *where),
         beside=base.computed[stood],
     )
-    return found, extent.ways
+    return found, ways
 
 
-def _at_places(few: Fewer, made: Sequence[Simulated], ways: Ways) -> Floats:
+def _at_places(few: Fewer, made: Sequence[Simulated], ways: Ways, at: Floats) -> Floats:
     """Return what the ranks take that each of the smallest grid stands for, (columns, ranks,
-    phases).
+    phases); ``at``: the means by the ways, (columns, phases).
 
     A root, a border and what lies between take each what they take on longer grids. Those that have
     the phase's way take in the mean what that says; what others take more is on top of it.
     """
-    found, usual, own = _by_places(few, made, ways, few.large.dims, few.large.n)
+    found, usual, own = _by_places(few, made, ways, few.large)
     weight = (few.weight / few.large.n)[:, None]
-    left = ways.at - (weight * usual).sum(axis=1)
+    left = at - (weight * usual).sum(axis=1)
     share = (weight * ~own).sum(axis=0)
     moved = np.where(share > _MOST_USUAL, left / np.maximum(share, _MOST_USUAL), 0.0)
     return np.asarray(np.maximum(found + ~own * moved[:, None, :], 0.0), dtype=np.float64)
 
 
 def _by_places(
-    few: Fewer, made: Sequence[Simulated], ways: Ways, dims: Sequence[int], n: int
+    few: Fewer, made: Sequence[Simulated], ways: Ways, grid: GridAt
 ) -> tuple[Floats, Floats, Bools]:
     """Return the times of each place by what they are on some grids, those by the phase's way, and
     which have their own way.
@@ -334,29 +316,25 @@ def _by_places(
     that misses it by far where another does not.
     """
     times = np.stack([one.on(few) for one in made])
-    alike = np.empty(times.shape[1:])
     found, own = np.empty(times.shape[1:]), np.zeros(times.shape[2:], dtype=bool)
+    alike = np.empty(times.shape[1:])
     mean = np.stack([one.mean[COMM] for one in made])
-    for phase, way in enumerate(ways.each):
+    for phase, way in enumerate(ways):
         here = times[..., phase]
         least = np.maximum(np.maximum(here[:, COMM], mean[:, phase, None]), 1e-300)
-        usual = np.zeros(0)
-        for used in (way.used, *(one for one in way.possible if one != way.used)):
-            table = np.array([_features(few, one.few.dims, one.few.n, used) for one in made])
-            if len(usual) and table.shape[1] >= len(made):
-                continue
-            there = _least_squares(table, here.reshape(len(made), -1))
-            apart = (table @ there).reshape(here.shape)[:, COMM] - here[:, COMM]
-            off = (np.abs(apart) / least).max(axis=0)
-            at = np.array(_features(few, dims, n, used)) @ there
-            at = np.maximum(at.reshape(here.shape[1:]), 0.0)
-            if not len(usual):
-                usual, better = off, np.full(len(off), True)
-                alike[..., phase] = at
-            else:
+
+        def by(used: tuple[str, ...], here: Floats = here, least: Floats = least) -> Any:
+            at, apart = _fitted(few, made, used, here, grid)
+            return at, (np.abs(apart[:, COMM]) / least).max(axis=0)
+
+        alike[..., phase], usual = by(way.used)
+        found[..., phase] = alike[..., phase]
+        for used in (one for one in way.possible if one != way.used):
+            if len(_features(few, grid, used)) < len(made):
+                at, off = by(used)
                 better = (usual > _NEARLY_MET) & (off * _FAR_MORE < usual)
                 usual, own[better, phase] = np.where(better, off, usual), True
-            found[:, better, phase] = at[:, better]
+                found[:, better, phase] = at[:, better]
     return found, alike, own
 
 
@@ -373,28 +351,12 @@ def slower(said: Floats, true: Floats, computed: Floats) -> float:
 
 def _slowest_missed(few: Fewer, made: Sequence[Simulated], ways: Ways) -> float:
     """Return by how much the smaller grids miss how long the largest one takes, as a share."""
-    last = max(made, key=lambda one: one.few.n)
-    rest = [one for one in made if one is not last]
-    most = max(len(_features(few, few.dims, few.n, way.used)) for way in ways.each)
-    if len(rest) < most:
+    last, rest = _last_and_rest(made)
+    if len(rest) < max(len(_features(few, few.grid, way.used)) for way in ways):
         return 0.0
-    found, _, _ = _by_places(few, rest, ways, last.few.dims, last.few.n)
+    found, _, _ = _by_places(few, rest, ways, last.few.grid)
     said = found[COMM][few.standing_for_those_of(last.few)]
     return abs(slower(said, last.times[COMM], last.computed))
-
-
-def _held_out(
-    few: Fewer, made: Sequence[Simulated], last: Simulated, way: Way, phase: int
-) -> float:
-    """Return by how much a phase's way found without the longest grid misses it, as a share of the
-    communication there."""
-    rest = [one for one in made if one is not last]
-    means = np.stack([one.mean[:, [phase]] for one in rest])
-    found = _ways(few, rest, means, last.few.dims, last.few.n, [way.used])
-    true = float(last.mean[COMM, phase])
-    if not (found and true > 0):
-        return 0.0
-    return abs(float(found[0].at[COMM].sum()) / true - 1.0)
 
 
 def _more(made: Sequence[Simulated], n: int) -> tuple[Floats, Floats]:
@@ -422,7 +384,7 @@ def _told(made: Sequence[Simulated], ways: Ways, missed: float) -> str:
         "sides": "the sides of the grid",
         "ranks": "the number of ranks",
     }
-    rests = " and ".join(words[each] for each in ways.used)
+    rests = " and ".join(words[each] for each in _used(ways))
     largest = max(one.few.n for one in made)
     return (
         f"{len(made)} grids of up to {largest:,} ranks were simulated "

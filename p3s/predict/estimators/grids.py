@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,11 +23,9 @@ from p3s.predict.estimated import COMM, SOFTWARE, Communication
 from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.settings import Prepared, Program, Setting, on_nodes, program_of
 from p3s.program.collectives.choose import Library
+from p3s.program.fewer import Fewer, longer, means_of, trace_of
+from p3s.program.parts import Laws
 from p3s.program.phase_cells import work_of
-
-if TYPE_CHECKING:
-    from p3s.program.fewer import Fewer
-    from p3s.program.parts import Laws
 
 #: How many times as long grids are in one dimension, the longest where that is not too many steps.
 TIMES, LONGEST, LONGEST_OF_MANY, MANY_STEPS = 2, 4, 3, 2_500_000
@@ -84,21 +81,21 @@ Place = Callable[[Grid, "Setting", bool], Communication]
 class Simulated:
     """A grid with its times in s: (columns, ranks, phases), without any variation.
 
-    ``ends``: those of the mean communication of each phase, as multiples of it, (2, phases), and
-    ``more``: what variation adds to that; None where they were not simulated. ``steps``: of the
-    rank that has most, ``plain``: mean communication where each collective is one call, by phase.
+    ``ends``: those of the mean communication of each phase, as multiples of it, (2, phases).
+    ``more``: what variation adds to that; None where that was not simulated. ``steps``: of the rank
+    that has most, ``plain``: mean communication where each collective is one call, by phase.
     """
 
     few: Fewer
     found: Communication
     times: Floats
     computed: Floats
-    ends: Floats | None
+    ends: Floats
     more: Floats | None
     steps: Floats
     plain: Floats
 
-    @property
+    @cached_property
     def mean(self) -> Floats:
         """Mean over the ranks of the large grid, (columns, phases)."""
         weight = self.few.weight / self.few.large.n
@@ -137,17 +134,12 @@ class Grids:
 
     @cached_property
     def _laws(self) -> tuple[Laws, Floats]:
-        from p3s.program.fewer import means_of
-        from p3s.program.parts import Laws
-
         files = files_of_study(self.traces.root, self.few.model)
         return Laws(self.few.model, load_compute(self.traces.root), files), means_of(self.few)
 
     @cached_property
     def all(self) -> tuple[Fewer, ...]:
         """All of them."""
-        from p3s.program.fewer import longer
-
         size = self.grid(0, self.few).size
         long = LONGEST if LONGEST * size <= MANY_STEPS else LONGEST_OF_MANY
         sides = [d for d in range(len(self.few.dims)) if _room(self.few, d) > 1]
@@ -167,8 +159,6 @@ class Grids:
         return tuple(self.grid(number, few) for number, few in enumerate(self.all))
 
     def _prepared(self, number: int, few: Fewer) -> Grid:
-        from p3s.program.fewer import trace_of
-
         extents = " x ".join(map(str, few.dims))
         self.say(f"{processes(few.large.n)}: simulating a grid of {extents} places")
         messages, still = self.messages, replace(self.setting, vary=False)
@@ -192,23 +182,20 @@ class Grids:
         """Return the communication of one of them: a Place."""
         return self.place(grid.ready, setting, ends)
 
-    def plainly(self, grid: Grid, setting: Setting, _ends: bool) -> Communication:
-        """Return the same without the ends of the interval."""
-        return self.place(grid.ready, setting, False)
-
     def alone(self, few: Fewer, setting: Setting) -> Simulated:
         """Return the times of one grid, without the ends of the interval."""
-        return _simulated(self._prepared(-1, few), self.plainly, setting, False, setting.vary)
+        grid = self._prepared(-1, few)
+        return _simulated(grid, self.as_predicted, setting, False, setting.vary)
 
-    def simulated(self, place: Place, setting: Setting) -> list[Simulated]:
-        """Return the times of all of them."""
+    def simulated(self, place: Place, setting: Setting, *, ends: bool = True) -> list[Simulated]:
+        """Return the times of all of them; the longest has no ends of the interval."""
         last = max(range(len(self.all)), key=lambda number: self.all[number].n)
         made: list[Simulated] = []
         for number, few in enumerate(self.all):
             grid = self.grid(number, few)
             varies = number == 0 or (number == last and _matters(made[0]))
-            ends = number == 0 or number != last
-            made.append(_simulated(grid, place, setting, ends, varies and setting.vary))
+            told = ends and (number == 0 or number != last)
+            made.append(_simulated(grid, place, setting, told, varies and setting.vary))
             if not self.keep:
                 del self._made[number], grid
         return made
@@ -221,8 +208,6 @@ def _matters(smallest: Simulated) -> bool:
 
 def _longer(few: Fewer, longer_by: Sequence[int]) -> Iterator[Fewer]:
     """Yield the grids that are so many times as long in one dimension each."""
-    from p3s.program.fewer import longer
-
     for times, dimension in product(longer_by, range(len(few.dims))):
         room = _room(few, dimension)
         if room > 1 and (times == min(longer_by) or room >= LONGEST_OF_MANY):
@@ -252,7 +237,6 @@ def _on_nodes(
 
 
 def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: bool) -> Simulated:
-
     few, still = grid.few, replace(setting, vary=False)
     found = place(grid, still, ends)
     more = None
@@ -260,8 +244,9 @@ def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: b
         drawn = place(grid, setting, False)
         more = np.maximum(drawn.comm.mean(axis=0) - found.comm.mean(axis=0), 0.0)
         found = replace(found, notes=drawn.notes)
-    mean = np.maximum(found.comm.mean(axis=0), 1e-300)
-    apart = np.stack([found.low.mean(axis=0), found.high.mean(axis=0)]) / mean
+    mean = found.comm.mean(axis=0)
+    both = np.stack([found.low.mean(axis=0), found.high.mean(axis=0)])
+    apart = np.divide(both, mean, out=np.ones_like(both), where=mean > 0)
     computed = work_of(grid.ready.trace, grid.ready.phases) / _NS_PER_S
     column = np.searchsorted(np.asarray(grid.ready.phases), np.asarray(found.phases))
     return Simulated(
@@ -269,7 +254,7 @@ def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: b
         found,
         found.seconds[: SOFTWARE + 1],
         computed[:, column],
-        apart if ends else None,
+        apart,
         more,
         grid.steps[column],
         grid.plain,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,31 +43,25 @@ _COLUMNS = (*_PARTS, "thesis_ns")
 _NS_PER_S = 1e9
 
 
-def simulation(
-    traces: Traces, n: int, machine: Path | None, setting: Setting, _say: Say = silent
+def _of_replay(
+    name: str, traces: Traces, n: int, machine: Path | None, setting: Setting, _say: Say = silent
 ) -> Communication:
-    """Return what a replay's dependency simulation said, with the packing of datatypes."""
-    return _with_packing(communication("simulation", traces, n), traces, machine, setting)
+    """Return what a replay said, with the packing of a study's datatypes: its bytes have no gaps.
 
-
-def thesis(
-    traces: Traces, n: int, machine: Path | None, setting: Setting, _say: Say = silent
-) -> Communication:
-    """Return the sum of each rank's own calls in a replay, with the packing of datatypes."""
-    return _with_packing(communication("thesis", traces, n), traces, machine, setting)
-
-
-def _with_packing(
-    found: Communication, traces: Traces, machine: Path | None, setting: Setting
-) -> Communication:
-    """Return what an estimator said of contiguous bytes with the packing of a study's datatypes."""
-    if not read_head(scaled_dir(traces.root, found.n), found.n).get("packed"):
+    ``name``: ``simulation``, its dependency simulation, or ``thesis``, the sum of each rank's own
+    calls.
+    """
+    found, scaled = communication(name, traces, n), scaled_dir(traces.root, n)
+    if not read_head(scaled, n).get("packed"):
         return found
     path = machine_path(traces, machine)
     known = Machine.load(path) if path.exists() else None
     costs = measured_packing(known.network or {}) if known is not None else None
     costs = costs or usual_packing(library_for(traces, known, setting).family)
-    return with_packing(found, read_scaled(scaled_dir(traces.root, found.n)), costs)
+    return with_packing(found, read_scaled(scaled), costs)
+
+
+simulation, thesis = (partial(_of_replay, name) for name in FROM_REPLAY)
 
 
 def communication(name: str, traces: Traces, n: int) -> Communication:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -104,7 +105,6 @@ def tuned(call: str, members: int, nbytes: int) -> str:
     raise AssertionError(call)
 
 
-KNOMIAL_RADIX = 4
 #: The files of algorithms.
 FILES = (exchanges, rooted, reductions)
 
@@ -143,93 +143,49 @@ def choose(library: Library, call: str, at: Ints, element: int, blocking: bool =
             return Choice(rule.algorithm, rule.segment)
     if call in CREATIONS:
         return Choice("mask" if library.family == MPICH else "agree")
-    if library.family == MPICH:
-        name = _mpich(call, p, int(at[-1]), size, element)
-        return Choice(name if blocking else _mpich_nonblocking(call, p, int(at[-1]), size, name))
-    if not blocking:
-        return Choice(_libnbc(call, p, int(at[-1]), element))
-    if call in switch_points():
+    if library.family == OPENMPI and blocking and call in switch_points():
         return Choice(tuned(call, p, size))
-    return Choice("linear_nonempty" if call == "alltoallw" else "linear")
+    total, power = int(at[-1]), p & (p - 1) == 0
+    facts = {
+        "p": p,
+        "total": total,
+        "size": size,
+        "power": power,
+        "other": not power,
+        "enough": total // element >= power_below(p),
+    }
+    tables = [library.family] if blocking else [f"{library.family}-nonblocking", library.family]
+    return Choice(next(name for each in tables if (name := _first(each, call, facts))))
 
 
-def _mpich(call: str, p: int, total: int, size: int, element: int) -> str:
-    """Return MPICH's algorithm on one node or among nodes (generic.json of "mpir", 5.0.1)."""
-    power = p & (p - 1) == 0
-    enough = total // element >= power_below(p)
-    if call == "bcast":
-        if p < 8 or total <= 12288:
-            return "binomial_far"
-        return "scatter_doubling" if power and total <= 524288 else "scatter_ring"
-    if call == "allreduce":
-        return "rabenseifner_blocks" if total > 8 and enough else "recursive_doubling"
-    if call == "reduce":
-        return "rabenseifner_blocks" if total > 2048 and enough else "binomial_blocking"
-    if call in ("allgather", "allgatherv"):
-        if total >= (524288 if power else 81920):
-            return "ring_cut" if call == "allgatherv" else "ring"
-        return "recursive_doubling" if power else "bruck"
-    if COLLECTIVES[call].shared:
-        return "halving" if total < 524288 else "pairwise"
-    if call == "alltoall":
-        # "comm_size<8" takes 8 in as well where it is asked behind the sizes (csel.c).
-        if size <= 256 and p > 8:
-            return "bruck"
-        return "scattered" if size <= 32768 else "pairwise_xor"
-    return {
-        "barrier": "dissemination",
-        "gather": "binomial",
-        "scatter": "binomial",
-        "gatherv": "linear_posted",
-        "scatterv": "linear_posted",
-    }.get(call, "recursive_doubling" if call in ("scan", "exscan") else "scattered")
+@cache
+def _choices() -> dict[str, dict[str, list[str]]]:
+    found: dict[str, dict[str, list[str]]] = tomllib.loads(
+        Path(__file__).with_name("choices.toml").read_text()
+    )
+    return found
 
 
-def _libnbc(call: str, p: int, total: int, element: int) -> str:
-    """Return the name of the algorithm that Open MPI takes for a nonblocking call.
-
-    Component "libnbc", read from 4.1.4 (the same in 5.0.9), ompi/mca/coll/libnbc/nbc_i*.c.
-    """
-    enough = total // element >= power_below(p)
-    if call == "bcast":
-        # A chain from 65,536 bytes on only where libnbc_ibcast_skip_dt_decision is off.
-        return "linear" if p <= 4 else "swapped_binomial"
-    if call == "reduce":
-        if p > 2 and enough:
-            return "rabenseifner"
-        return "swapped_binomial" if p > 4 or total < 65536 else "swapped_chain"
-    if call == "allreduce":
-        return "trees" if p < 4 or total < 65536 else "rabenseifner"
-    return {
-        "barrier": "dissemination",
-        "reduce_scatter": "tree",
-        "reduce_scatter_block": "tree",
-        "scan": "linear",
-        "exscan": "linear",
-        "alltoall": "linear",
-        "alltoallv": "linear",
-        "alltoallw": "linear_nonempty",
-        "allgather": "posted",
-        "allgatherv": "posted",
-        "gather": "linear_posted",
-        "scatter": "linear_posted",
-    }.get(call, "linear_posted_all")
+#: How a fact is compared with a number in choices.toml; a fact alone has to be true.
+_COMPARED: dict[str, Callable[[int, int], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "": lambda fact, _: bool(fact),
+}
 
 
-def _mpich_nonblocking(call: str, p: int, total: int, size: int, blocking: str) -> str:
-    """Return the name of MPICH's nonblocking algorithm; ``blocking``: that of the other call.
-
-    The entries "i..." of maint/tuning/coll/mpir/generic.json, 5.0.1.
-    """
-    if call == "allreduce" and total <= 2048:
-        return "recursive_doubling"
-    if call == "alltoall" and p > 8 and 256 < size <= 2048:
-        return "bruck"
-    if call == "bcast" and total == 12288 and p >= 8:  # its table says "<" instead of "<="
-        return "scatter_ring" if p & (p - 1) else "scatter_doubling"
-    if call == "reduce_scatter_block" and size < 524288:
-        return "halving"  # its table compares one block
-    return blocking
+def _first(table: str, call: str, facts: Mapping[str, int]) -> str:
+    """Return the algorithm of the first line of a table of choices that holds; "" where none."""
+    lines = _choices()[table]
+    for line in lines.get(call, lines["else"]):
+        *conditions, name = line.split()
+        parts = (re.match(r"([a-z]+)([<>=]*)(\d*)", each) for each in conditions)
+        if all(_COMPARED[p[2]](facts[p[1]], int(p[3] or 0)) for p in parts if p is not None):
+            return name
+    return ""
 
 
 def division(call: str, p: int, sizes: Ints, element: int) -> Ints:
@@ -288,7 +244,7 @@ def write(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> None:
         write(inner, how, name if same else name.removeprefix("i"), inner_at, inner_root)
 
     chosen = choose(setting.library, call, at, setting.element, setting.blocking)
-    job = Job(p, root, at, setting.element, chosen.segment, KNOMIAL_RADIX, perform)
+    job = Job(p, root, at, setting.element, chosen.segment, perform)
     COLLECTIVES[call].algorithms[chosen.algorithm](w, job)
 
 
@@ -334,14 +290,14 @@ def schedule(
     *,
     node: Ints | None = None,
     blocking: bool = True,
-    proof: bool = False,
+    writer: type[Writer] = Writer,
 ) -> Schedule:
     """Return the messages of a call; ``sizes``: bytes of each member as in a scaled trace.
 
     ``node``: of every member, where the library's choice depends on it.
     """
     setting, at = _setting(library, call, sizes, node, blocking)
-    w = Writer(len(sizes), proof)
+    w = writer(len(sizes))
     write(w, setting, call, at, root)
     return w.finish()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 
 import numpy as np
 
@@ -16,15 +17,13 @@ from p3s.base.arrays import Ints
 from p3s.program.collectives.job import (
     Job,
     around,
-    climb,
-    descend,
-    in_order,
+    binomial_moves,
     masks,
     power_below,
     shares,
     whole,
 )
-from p3s.program.collectives.registry import CREATIONS, algorithm
+from p3s.program.collectives.registry import CREATIONS, algorithm, in_turn
 from p3s.program.collectives.writer import UNITE, Handle, Pieces, Writer
 from p3s.simulate.steps import Op
 
@@ -45,12 +44,9 @@ def _token() -> Pieces:
 def barrier_linear(w: Writer, job: Job) -> None:
     """All tell member 0, it tells all."""
     r = job.everyone[1:]
-    for member in r.tolist():
-        w.irecv([0], member, 0, UNITE)
+    w.move(r, 0, 0, 0, UNITE, takes=Op.IRECV, pieces=_token)
     w.wait([0])
-    w.send(r, 0, 0, 0, pieces=_token)
-    w.send(np.zeros(len(r), dtype=np.int64), r, 0, 0, pieces=_token)
-    w.recv(r, 0, 0, UNITE)
+    w.move(0, r, 0, 0, UNITE, pieces=_token)
 
 
 @algorithm("double_ring", "barrier")
@@ -69,10 +65,10 @@ def barrier_recursive_doubling(w: Writer, job: Job) -> None:
     power = power_below(job.p)
     v = np.arange(power)
     extra, helper = np.arange(power, job.p), np.arange(job.p - power)
-    w.exchange(extra, helper, 0, 0, helper, 0, UNITE, pieces=_token)
+    w.exchange(extra, helper, 0, 0, helper, 0, UNITE, _token)
     w.recv(helper, extra, 0, UNITE)
     for mask in masks(power):
-        w.exchange(v, v ^ mask, 0, 0, v ^ mask, 0, UNITE, pieces=_token)
+        w.trade(v, v ^ mask, 0, 0, UNITE, pieces=_token)
     w.send(helper, extra, 0, 0, op=Op.SSEND, pieces=_token)
 
 
@@ -81,25 +77,19 @@ def barrier_dissemination(w: Writer, job: Job) -> None:
     """Tell the member 1, 2, 4, ... further on."""
     p, r = job.p, job.everyone
     for distance in masks(p):
-        w.exchange(r, (r + distance) % p, 0, 0, (r - distance) % p, 0, UNITE, pieces=_token)
+        w.trade(r, (r + distance) % p, 0, 0, UNITE, pieces=_token)
 
 
 @algorithm("tree", "barrier")
 def barrier_tree(w: Writer, job: Job) -> None:
     """Up a binomial tree to member 0 and down again."""
     nothing = np.zeros(job.p, dtype=np.int64)
-    climb(w, in_order(job.p), nothing, how=UNITE, pieces=_token)
-    descend(w, in_order(job.p), nothing, how=UNITE, pieces=_token)
+    for up in (True, False):
+        binomial_moves(w, job.p, nothing, how=UNITE, up=up, pieces=_token)
 
 
-def _gathered_first(w: Writer, job: Job, gather: str) -> None:
-    """Gather or Gatherv to member 0, then Bcast."""
-    job.perform(w, gather, job.at, 0)
-    job.perform(w, "bcast", whole(job.p, job.nbytes), 0)
-
-
-algorithm("linear", "allgather", "allgatherv")(partial(_gathered_first, gather="gather"))
-algorithm("default", "allgatherv")(partial(_gathered_first, gather="gatherv"))
+algorithm("linear", "allgather", "allgatherv")(in_turn("gather", "bcast"))
+algorithm("default", "allgatherv")(in_turn("gatherv", "bcast"))
 
 
 @algorithm("bruck", "allgather", "allgatherv")
@@ -108,8 +98,7 @@ def allgather_bruck(w: Writer, job: Job) -> None:
     p, r = job.p, job.everyone
     for distance in masks(p):
         first, n = job.blocks(r, min(distance, p - distance))
-        source = (r + distance) % p
-        w.exchange(r, (r - distance) % p, first, n, source, n[source])
+        w.trade(r, (r - distance) % p, first, n)
 
 
 @algorithm("recursive_doubling", "allgather", "allgatherv")
@@ -121,7 +110,7 @@ def allgather_recursive_doubling(w: Writer, job: Job) -> None:
     r = job.everyone
     for mask in masks(job.p):
         first, n = job.blocks(r & ~(mask - 1), mask)
-        w.exchange(r, r ^ mask, first, n, r ^ mask, n[r ^ mask])
+        w.trade(r, r ^ mask, first, n)
 
 
 @algorithm("pairwise", "allgather", "allgatherv")
@@ -138,21 +127,10 @@ def allgatherv_ring_cut(w: Writer, job: Job) -> None:
     first, n = job.blocks(job.everyone, 1)
     cut = max(RING_SEGMENT // job.element, 1) * job.element
     pieces = np.maximum(-(-n // cut), 1)
-    for member in range(p):
-        # The sequence of pieces that pass on to the right, and of those that come from the left.
-        out = _passing(member, p, first, n, pieces, cut)
-        come = _passing((member - 1) % p, p, first, n, pieces, cut)
-        me = np.array([member])
-        right, left = (member + 1) % p, (member - 1) % p
-        for i in range(max(len(out), len(come))):
-            goes = out[i] if i < len(out) else (0, 0)
-            comes = come[i] if i < len(come) else (0, 0)
-            if goes[1] and comes[1]:
-                w.exchange(me, right, *goes, left, comes[1])
-            elif comes[1]:
-                w.recv(me, left, comes[1])
-            elif goes[1]:
-                w.send(me, right, *goes)
+    passed = [_passing(member, p, first, n, pieces, cut) for member in range(p)]
+    for turn in zip_longest(*passed, fillvalue=(0, 0)):
+        first, n = np.array(turn).T
+        w.trade(job.everyone, (job.everyone + 1) % p, first, n, empty=False)
 
 
 def _passing(
@@ -178,15 +156,15 @@ def allgather_neighbor(w: Writer, job: Job) -> None:
     even = r % 2 == 0
     neighbor = (np.where(even, r + 1, r - 1) % p, np.where(even, r - 1, r + 1) % p)
     first, n = job.blocks(r, 1)
-    w.exchange(r, neighbor[0], first, n, neighbor[0], n[neighbor[0]])
+    w.trade(r, neighbor[0], first, n)
     sent = np.where(even, r, r - 1)
-    known = [sent.copy(), sent.copy()]
+    known = [sent, sent]
     for i in range(1, p // 2):
         turn = i % 2
         step = np.where(even == (turn == 0), 2, -2)
         known[turn] = (known[turn] + step) % p
         first, n = job.blocks(sent, 2)
-        w.exchange(r, neighbor[turn], first, n, neighbor[turn], job.blocks(known[turn], 2)[1])
+        w.trade(r, neighbor[turn], first, n)
         sent = known[turn]
 
 
@@ -281,8 +259,7 @@ def alltoall_pairwise(w: Writer, job: Job) -> None:
     """To the member i further on, from the one i before."""
     p, r, blocks = job.p, job.everyone, _Matrix(w, job)
     for i in range(1, p):
-        to, source = (r + i) % p, (r - i) % p
-        w.exchange(r, to, *blocks.block(r, to), source, blocks.block(source, r)[1])
+        w.trade(r, (r + i) % p, *blocks.block(r, (r + i) % p))
 
 
 @algorithm("pairwise_xor", "alltoall")
@@ -293,8 +270,7 @@ def alltoall_pairwise_xor(w: Writer, job: Job) -> None:
         return
     r, blocks = job.everyone, _Matrix(w, job)
     for i in range(1, job.p):
-        other = r ^ i
-        w.exchange(r, other, *blocks.block(r, other), other, blocks.block(other, r)[1])
+        w.trade(r, r ^ i, *blocks.block(r, r ^ i))
 
 
 def _scattered(w: Writer, job: Job, *, empty: bool, at_a_time: int = THROTTLE) -> None:
@@ -335,8 +311,7 @@ def alltoall_bruck(w: Writer, job: Job) -> None:
         n = np.zeros(p, dtype=np.int64)
         for source, d in ((np.asarray((r - d % distance) % p), d) for d in ways.tolist()):
             n += blocks.block(source, (source + d) % p)[1]
-        source = (r - distance) % p
-        w.exchange(r, (r + distance) % p, 0, n, source, n[source], pieces=carried)
+        w.trade(r, (r + distance) % p, 0, n, pieces=carried)
 
 
 _LEAVING = "comm_disconnect"

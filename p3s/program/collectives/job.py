@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Ints
+from p3s.base.arrays import Ints
 from p3s.program.collectives.writer import ADD, STORE, Pieces, Writer
 
 #: A pipelined message is cut into at most this many segments; they grow beyond that.
@@ -23,7 +23,7 @@ class Job:
     each member in a gather, scatter or all-gather, the results of a reduce-scatter; what each
     member sends in an all-to-all. ``element``: bytes of one element of a reduction. ``segment``:
     bytes of a segment, 0 if the messages are not cut; ``pieces``: or cut into so many, all but
-    the last of the same size. ``radix``: of a k-nomial tree.
+    the last of the same size.
     ``perform(writer, call, at, root)`` writes another collective with the algorithm that the
     library would choose for it ("iallreduce": for its nonblocking twin).
     """
@@ -33,7 +33,6 @@ class Job:
     at: Ints
     element: int
     segment: int
-    radix: int
     perform: Callable[[Writer, str, Ints, int], None]
     pieces: int = 1
 
@@ -188,57 +187,36 @@ def from_root(w: Writer, job: Job) -> tuple[Writer, Job]:
     return w.among((job.everyone + job.root) % job.p), replace(job, root=0)
 
 
-def climb(
+def binomial_moves(
     w: Writer,
-    tree: Tree,
+    p: int,
     n: Ints,
     first: Ints | int = 0,
     how: int = STORE,
+    *,
+    up: bool,
+    empty: bool = True,
     pieces: Callable[[], Pieces] | None = None,
 ) -> None:
-    """Every member receives from its children one after the other, then sends to its parent.
+    """Move along a binomial tree that keeps the order of members, to member 0 or from it.
 
-    first, n: first byte and bytes of what each member sends, by member.
+    first, n: first byte and bytes of what each member sends up, or receives, by member; ``empty``:
+    nothing is sent, too. The nearest children send first; the biggest subtree receives first.
     """
-    parent, kids = tree
-    for column in range(kids.shape[1]):
-        has = np.flatnonzero(kids[:, column] >= 0)
-        w.recv(has, kids[has, column], n[kids[has, column]], how)
-    child = np.flatnonzero(parent >= 0)
-    w.send(child, parent[child], _of(first, child), n[child], pieces=pieces)
-
-
-def descend(
-    w: Writer,
-    tree: Tree,
-    n: Ints,
-    first: Ints | int = 0,
-    how: int = STORE,
-    pieces: Callable[[], Pieces] | None = None,
-) -> None:
-    """Every member receives from its parent, then sends to its children, the last one first.
-
-    first, n: first byte and bytes of what each member receives, by member.
-    """
-    parent, kids = tree
-    child = np.flatnonzero(parent >= 0)
-    w.recv(child, parent[child], n[child], how)
-    for column in reversed(range(kids.shape[1])):
-        has = np.flatnonzero(kids[:, column] >= 0)
-        to = kids[has, column]
-        w.send(has, to, _of(first, to), n[to], pieces=pieces)
-
-
-def _of(first: Ints | int, members: Ints) -> Ints | int:
-    return first if isinstance(first, int) else first[members]
+    first = np.broadcast_to(first, n.shape)
+    for mask in masks(p) if up else reversed(masks(p)):
+        kid = np.arange(mask, p, 2 * mask)
+        kid = kid if empty else kid[n[kid] > 0]
+        ends = (kid, kid - mask) if up else (kid - mask, kid)
+        w.move(*ends, first[kid], n[kid], how, pieces=pieces)
 
 
 def around(w: Writer, job: Job, first: Ints, n: Ints, ahead: int = 0) -> None:
     """Send every block around a ring; member r begins with block r + ``ahead``."""
     p, r = job.p, job.everyone
     for i in range(p - 1):
-        mine, theirs = (r + ahead - i) % p, (r + ahead - i - 1) % p
-        w.exchange(r, (r + 1) % p, first[mine], n[mine], (r - 1) % p, n[theirs])
+        mine = (r + ahead - i) % p
+        w.trade(r, (r + 1) % p, first[mine], n[mine])
 
 
 def masks(p: int) -> list[int]:
@@ -246,23 +224,26 @@ def masks(p: int) -> list[int]:
     return [1 << i for i in range((p - 1).bit_length())]
 
 
-def without_partner(
-    p: int, mask: int, tree: Ints, far: Ints
-) -> Iterator[tuple[Ints, Bools, Bools]]:
-    """Yield (partner, who sends, who receives) of the steps after one of recursive doubling.
+def subtrees(p: int, mask: int) -> tuple[Ints, Ints, Ints]:
+    """Return the member ``mask`` away from each, and the first of its own subtree and of that."""
+    r = np.arange(p)
+    return r ^ mask, r & ~(mask - 1), (r ^ mask) & ~(mask - 1)
 
-    Members whose partner ``mask`` away is not there (its subtree ``far`` ends beyond ``p``) get
-    what others of their own subtree ``tree`` have received.
+
+def without_partner(p: int, mask: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield (who sends, to whom) of the steps after one of recursive doubling.
+
+    Members whose partner ``mask`` away is not there (its subtree ends beyond ``p``) get what others
+    of their own subtree have received.
     """
     r = np.arange(p)
+    _, tree, far = subtrees(p, mask)
     complete = p - tree - mask
     for half in reversed(masks(mask)):
-        other = r ^ half
-        bottom = r & ~(2 * half - 1)
-        short = (far + mask > p) & (other < p)
-        has = short & (other > r) & (r < bottom + complete) & (other >= bottom + complete)
-        lacks = short & (other < r) & (other < bottom + complete) & (r >= bottom + complete)
-        yield other, has, lacks
+        other, bottom = r ^ half, r & ~(2 * half - 1)
+        short = (far + mask > p) & (r < other) & (other < p)
+        has = short & (r < bottom + complete) & (other >= bottom + complete)
+        yield r[has], other[has]
 
 
 @dataclass(frozen=True)
@@ -281,158 +262,97 @@ class Folded:
     @staticmethod
     def numbers(p: int, keep_odd: bool) -> Folded:
         """Return who goes on, without any message."""
-        power = power_below(p)
-        rest = p - power
+        rest = p - power_below(p)
         pairs = 2 * np.arange(rest)
-        keeper = pairs + 1 if keep_odd else pairs
-        real = np.concatenate((keeper, np.arange(2 * rest, p)))
-        return Folded(rest, real, pairs if keep_odd else pairs + 1, keeper)
+        keeper, out = pairs + keep_odd, pairs + (not keep_odd)
+        return Folded(rest, np.concatenate((keeper, np.arange(2 * rest, p))), out, keeper)
 
     @staticmethod
-    def into_odd(w: Writer, job: Job) -> Folded:
-        """Even members send their vector to the next one."""
-        return Folded.numbers(job.p, True)._give(w, job)
-
-    @staticmethod
-    def into_even(w: Writer, job: Job) -> Folded:
-        """Odd members send their vector to the one before."""
-        return Folded.numbers(job.p, False)._give(w, job)
-
-    def _give(self, w: Writer, job: Job) -> Folded:
-        w.send(self.out, self.keeper, 0, job.nbytes)
-        w.recv(self.keeper, self.out, job.nbytes, ADD)
-        return self
+    def whole(w: Writer, job: Job, *, keep_odd: bool) -> Folded:
+        """Every second member sends its vector to the next one, or to the one before."""
+        folded = Folded.numbers(job.p, keep_odd)
+        w.move(folded.out, folded.keeper, 0, job.nbytes, ADD)
+        return folded
 
     @staticmethod
     def by_halves(w: Writer, job: Job) -> Folded:
         """Both add one half of the vector; the odd member then hands over its half."""
         folded = Folded.numbers(job.p, False)
         left = job.count // 2 * job.element
-        right = job.nbytes - left
         out, keeper = folded.out, folded.keeper
-        w.exchange(out, keeper, 0, left, keeper, right, ADD)
-        w.exchange(keeper, out, left, right, out, left, ADD)
-        w.send(out, keeper, left, right)
-        w.recv(keeper, out, right)
+        both, others = np.concatenate((out, keeper)), np.concatenate((keeper, out))
+        leaves = np.arange(len(both)) < len(out)
+        size = np.where(leaves, left, job.nbytes - left)
+        w.trade(both, others, np.where(leaves, 0, left), size, ADD)
+        w.move(out, keeper, left, job.nbytes - left)
         return folded
 
     def give_back(self, w: Writer, job: Job) -> None:
         """Send the whole result to those that have dropped out."""
-        w.send(self.keeper, self.out, 0, job.nbytes)
-        w.recv(self.out, self.keeper, job.nbytes)
+        w.move(self.keeper, self.out, 0, job.nbytes)
 
 
-@dataclass(frozen=True)
-class Windows:
-    """Units of the vector that are halved: unit u begins at byte ``at[u]`` (or u * ``scale``)."""
-
-    units: int
-    at: Ints | None
-    scale: int
-
-    def byte(self, unit: Ints) -> Ints:
-        """Return where units begin."""
-        return unit * self.scale if self.at is None else self.at[unit]
+#: Units of a vector that are halved: their number, and the byte at which each begins.
+Units = tuple[int, Callable[[Ints], Ints]]
+#: What each member that goes on has kept in a step of halving: mask, first bytes, bytes.
+Kept = tuple[int, Ints, Ints]
 
 
-@dataclass(frozen=True)
-class Halved:
-    """For every halving step: mask, and per new number what was sent and what was kept."""
-
-    masks: tuple[int, ...]
-    sent: tuple[tuple[Ints, Ints], ...]
-    kept: tuple[tuple[Ints, Ints], ...]
+def elements_of(job: Job) -> Units:
+    """Return elements as units."""
+    return job.count, lambda unit: unit * job.element
 
 
-def windows_of(job: Job, power: int, *, blocks: bool) -> Windows:
-    """Return elements, or ``power`` blocks that are as even as possible, as units."""
-    if not blocks:
-        return Windows(job.count, None, job.element)
-    return Windows(power, shares(power, job.nbytes, job.element), 0)
+def blocks_of(job: Job, folded: Folded, *, even: bool) -> Units:
+    """Return a block for each member that goes on: as ``even`` as can be, or members' own ones.
 
-
-def merged_blocks(job: Job, folded: Folded) -> Windows:
-    """Return the members' own blocks as units, those of a folded pair together."""
+    Those of a folded pair are together.
+    """
     power = len(folded.real)
-    first = np.concatenate((2 * np.arange(folded.rest), np.arange(2 * folded.rest, job.p), [job.p]))
-    return Windows(power, job.at[first], 0)
+    own = np.concatenate((2 * np.arange(folded.rest), np.arange(2 * folded.rest, job.p), [job.p]))
+    at = shares(power, job.nbytes, job.element) if even else job.at[own]
+    return power, lambda unit: at[unit]
 
 
 def halve(
-    w: Writer,
-    job: Job,
-    folded: Folded,
-    windows: Windows,
-    *,
-    far_first: bool = False,
-    skip_empty: bool = False,
-) -> Halved:
+    w: Writer, folded: Folded, units: Units, *, far_first: bool = False, empty: bool = True
+) -> list[Kept]:
     """Exchange halves until every member that goes on has one share of the reduced vector.
 
-    Near partners first (the vector's halves by the lowest bit) or far ones (by the highest).
+    Near partners first (the vector's halves by the lowest bit) or far ones (by the highest);
+    ``empty``: nothing is sent, too.
     """
-    power = len(folded.real)
-    v = np.arange(power)
-    steps = masks(power)
-    if far_first:
-        steps.reverse()
-    low, high = np.zeros(power, dtype=np.int64), np.full(power, windows.units)
-    sent, kept = [], []
-    for mask in steps:
-        lower = v & mask == 0
-        middle = (low + high) // 2
-        gone = (np.where(lower, middle, low), np.where(lower, high, middle))
+    number, byte = units
+    v = np.arange(len(folded.real))
+    low, high = np.zeros_like(v), np.full_like(v, number)
+    kept = []
+    for mask in masks(len(v))[:: -1 if far_first else 1]:
+        lower, middle = v & mask == 0, (low + high) // 2
+        first, last = byte(np.where(lower, middle, low)), byte(np.where(lower, high, middle))
         low, high = np.where(lower, low, middle), np.where(lower, middle, high)
-        sent.append(gone)
-        kept.append((low, high))
-        first = windows.byte(gone[0])
-        n, n2 = windows.byte(gone[1]) - first, windows.byte(high) - windows.byte(low)
-        partner = folded.real[v ^ mask]
-        both = (n > 0) & (n2 > 0) if skip_empty else np.ones(power, dtype=bool)
-        sends, takes = ~both & (n > 0), ~both & (n2 > 0)
-        w.exchange(
-            folded.real[both], partner[both], first[both], n[both], partner[both], n2[both], ADD
-        )
-        w.send(folded.real[sends], partner[sends], first[sends], n[sends])
-        w.recv(folded.real[takes], partner[takes], n2[takes], ADD)
-    return _in_bytes(windows, steps, sent, kept)
+        w.trade(folded.real, folded.real[v ^ mask], first, last - first, ADD, empty=empty)
+        kept.append((mask, byte(low), byte(high) - byte(low)))
+    return kept
 
 
-def _in_bytes(
-    windows: Windows, masks: list[int], sent: list[tuple[Ints, Ints]], kept: list[tuple[Ints, Ints]]
-) -> Halved:
-    def sizes(pieces: list[tuple[Ints, Ints]]) -> tuple[tuple[Ints, Ints], ...]:
-        return tuple((windows.byte(a), windows.byte(b) - windows.byte(a)) for a, b in pieces)
-
-    return Halved(tuple(masks), sizes(sent), sizes(kept))
-
-
-def double_back(w: Writer, folded: Folded, halved: Halved) -> None:
+def double_back(w: Writer, folded: Folded, kept: list[Kept]) -> None:
     """Exchange the reduced shares in the opposite order until all have the whole vector."""
     v = np.arange(len(folded.real))
-    for i in reversed(range(len(halved.masks))):
-        partner = folded.real[v ^ halved.masks[i]]
-        first, n = halved.kept[i]
-        w.exchange(folded.real, partner, first, n, partner, halved.sent[i][1])
+    for mask, first, n in reversed(kept):
+        w.trade(folded.real, folded.real[v ^ mask], first, n)
 
 
-def gather_back(w: Writer, job: Job, folded: Folded, halved: Halved) -> None:
+def gather_back(w: Writer, job: Job, folded: Folded, kept: list[Kept]) -> None:
     """Send the reduced shares towards the root; it may have dropped out when folding."""
     real, root, rest = folded.real.copy(), job.root, folded.rest
+    goal = root // 2 if root < 2 * rest else root - rest
     if root in folded.out.tolist():
-        n = halved.kept[-1][1][0]
-        w.send([real[0]], root, halved.kept[-1][0][0], n)
-        w.recv([root], real[0], n)
+        _, first, n = kept[-1]
+        w.move(real[0], root, first[0], n[0])
         real[0], goal = root, 0
-    else:
-        goal = root // 2 if root < 2 * rest else root - rest
     v = np.arange(len(real))
     going = np.ones(len(real), dtype=bool)
-    for i in reversed(range(len(halved.masks))):
-        partner = v ^ halved.masks[i]
-        sends = going & (partner >> i == goal >> i)
-        takes = going & ~sends
-        first, n = halved.kept[i]
-        w.send(real[sends], real[partner[sends]], first[sends], n[sends])
-        w.recv(real[takes], real[partner[takes]], halved.sent[i][1][takes])
-        going = takes
+    for i, (mask, first, n) in reversed(list(enumerate(kept))):
+        sends = going & ((v ^ mask) >> i == goal >> i)
+        w.move(real[sends], real[v[sends] ^ mask], first[sends], n[sends])
+        going &= ~sends

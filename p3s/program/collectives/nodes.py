@@ -127,53 +127,36 @@ def mpich(levels: Levels, call: str, at: Ints, root: int) -> bool:
     if call == "scan" and layout.consecutive:
         _scan(levels, n)
         return True
-    if not levels.blocking:
-        return call in ("bcast", "reduce") and _by_leaders(levels, call, n, root)
-    if call == "allreduce":
-        if len(layout.groups) == 1:
-            return False
+    if call == "allreduce" and levels.blocking and len(layout.groups) > 1:
         levels.inside("reduce", n)
         levels.among("allreduce", n)
         levels.inside("bcast", n)
         return True
+    if call not in ("bcast", "reduce"):
+        return False
     home, place = int(layout.node[root]), int(layout.place[root])
-    if call == "reduce":
-        if n <= 2048:
-            return _by_leaders(levels, call, n, root)
+    others = tuple(i for i in range(len(layout.groups)) if i != home)
+    if call == "reduce" and levels.blocking and n > 2048:
         levels.inside("reduce", n)
         levels.among("reduce", n)
         if root:
-            levels.w.send([0], root, 0, n)
-            levels.w.recv([root], 0, n)
-        return True
-    if call != "bcast" or (p >= 8 and n >= (524288 if p & (p - 1) == 0 else 12288)):
-        return False
-    if p < 8 or n < 12288:
-        return _by_leaders(levels, call, n, root)
-    if place:
-        levels.inside("bcast", n, place, of=(home,))
-    levels.among("bcast", n, home)
-    levels.inside(
-        "bcast", n, of=tuple(i for i in range(len(layout.groups)) if not (place and i == home))
-    )
-    return True
-
-
-def _by_leaders(levels: Levels, call: str, n: int, root: int) -> bool:
-    """Write MPICH's usual way for Bcast and Reduce: the root's node is first, or last."""
-    layout = levels.layout
-    home, place = int(layout.node[root]), int(layout.place[root])
-    if call == "reduce":
-        levels.inside("reduce", n, of=tuple(i for i in range(len(layout.groups)) if i != home))
+            levels.w.move(0, root, 0, n)
+    elif call == "reduce":  # the root's node is last
+        levels.inside("reduce", n, of=others)
         levels.among("reduce", n, home)
         levels.inside("reduce", n, place, of=(home,))
-        return True
-    leader = int(layout.groups[home][0])
-    if place:
-        levels.w.send([root], leader, 0, n)
-        levels.w.recv([leader], root, n)
-    levels.among("bcast", n, home)
-    levels.inside("bcast", n)
+    elif not levels.blocking or p < 8 or n < 12288:  # the root's node is first
+        if place:
+            levels.w.move(root, int(layout.groups[home][0]), 0, n)
+        levels.among("bcast", n, home)
+        levels.inside("bcast", n)
+    elif n >= (524288 if p & (p - 1) == 0 else 12288):
+        return False
+    else:
+        if place:
+            levels.inside("bcast", n, place, of=(home,))
+        levels.among("bcast", n, home)
+        levels.inside("bcast", n, of=others if place else None)
     return True
 
 
@@ -183,8 +166,7 @@ def _scan(levels: Levels, n: int) -> None:
     levels.inside("scan", n)
     for group in groups:
         if len(group) > 1:
-            w.send([group[-1]], group[0], 0, n)
-            w.recv([group[0]], group[-1], n)
+            w.move(group[-1], group[0], 0, n)
     levels.among("scan", n)
     leaders = levels.layout.across(0)
     w.send(leaders[:-1], leaders[1:], 0, n)

@@ -19,17 +19,17 @@ from p3s.program.collectives.job import (
     Folded,
     Job,
     around,
+    blocks_of,
     double_back,
+    elements_of,
     halve,
     masks,
-    merged_blocks,
     power_below,
     shares,
-    whole,
-    windows_of,
+    subtrees,
     without_partner,
 )
-from p3s.program.collectives.registry import algorithm
+from p3s.program.collectives.registry import Algorithm, algorithm, in_turn
 from p3s.program.collectives.rooted import (
     bcast_binomial,
     bcast_linear,
@@ -40,51 +40,47 @@ from p3s.program.collectives.rooted import (
 from p3s.program.collectives.writer import ADD, ADD_BOTH, Pieces, Writer
 
 
-@algorithm("linear", "allreduce")
-def allreduce_linear(w: Writer, job: Job) -> None:
-    """Linear reduce to member 0, linear broadcast."""
-    job = replace(job, root=0)
-    reduce_linear(w, job)
-    bcast_linear(w, job)
+def _to_first(w: Writer, job: Job, *, each: tuple[Algorithm, ...]) -> None:
+    """Write algorithms one after the other, to member 0 and from it."""
+    for write in each:
+        write(w, replace(job, root=0, segment=0))
 
 
-@algorithm("nonoverlapping", "allreduce")
-def allreduce_nonoverlapping(w: Writer, job: Job) -> None:
-    """Reduce to member 0 and broadcast, each with the algorithm the library chooses."""
-    job.perform(w, "reduce", job.at, 0)
-    job.perform(w, "bcast", job.at, 0)
+_BOTH = ("reduce_scatter", "reduce_scatter_block")
+allreduce_linear = partial(_to_first, each=(reduce_linear, bcast_linear))
+algorithm("linear", "allreduce")(allreduce_linear)
+algorithm("nonoverlapping", "allreduce")(in_turn("reduce", "bcast"))
+algorithm("trees", "allreduce")(partial(_to_first, each=(reduce_binomial_blocking, bcast_binomial)))
+algorithm("nonoverlapping", *_BOTH)(in_turn("reduce", "scatterv"))
+algorithm("linear", *_BOTH)(in_turn("reduce", "scatter"))
+algorithm("tree", *_BOTH)(
+    partial(_to_first, each=(reduce_binomial_blocking, scatter_linear_posted))
+)
 
 
 @algorithm("recursive_doubling", "allreduce")
 def allreduce_recursive_doubling(w: Writer, job: Job) -> None:
     """Whole vectors with partners 1, 2, 4, ... away, after folding to a power of two."""
-    folded = Folded.into_odd(w, job)
+    folded = Folded.whole(w, job, keep_odd=True)
     v = np.arange(len(folded.real))
     for mask in masks(len(v)):
-        partner = folded.real[v ^ mask]
-        w.exchange(folded.real, partner, 0, job.nbytes, partner, job.nbytes, ADD)
+        w.trade(folded.real, folded.real[v ^ mask], 0, job.nbytes, ADD)
     folded.give_back(w, job)
 
 
-@algorithm("rabenseifner", "allreduce")
-def allreduce_rabenseifner(w: Writer, job: Job) -> None:
-    """Reduce-scatter by halving in elements, all-gather by doubling (Open MPI)."""
-    power = power_below(job.p)
-    if job.count < power:
+def _rabenseifner(w: Writer, job: Job, *, blocks: bool) -> None:
+    """Reduce-scatter by halving in elements (Open MPI) or blocks (MPICH), all-gather back."""
+    if not blocks and job.count < power_below(job.p):
         allreduce_linear(w, job)
         return
-    folded = Folded.by_halves(w, job)
-    double_back(w, folded, halve(w, job, folded, windows_of(job, power, blocks=False)))
+    folded = Folded.whole(w, job, keep_odd=True) if blocks else Folded.by_halves(w, job)
+    units = blocks_of(job, folded, even=True) if blocks else elements_of(job)
+    double_back(w, folded, halve(w, folded, units))
     folded.give_back(w, job)
 
 
-@algorithm("rabenseifner_blocks", "allreduce")
-def allreduce_rabenseifner_blocks(w: Writer, job: Job) -> None:
-    """Reduce-scatter by halving in blocks, all-gather by doubling (MPICH)."""
-    folded = Folded.into_odd(w, job)
-    windows = windows_of(job, len(folded.real), blocks=True)
-    double_back(w, folded, halve(w, job, folded, windows))
-    folded.give_back(w, job)
+algorithm("rabenseifner", "allreduce")(partial(_rabenseifner, blocks=False))
+algorithm("rabenseifner_blocks", "allreduce")(partial(_rabenseifner, blocks=True))
 
 
 @algorithm("ring_segmented", "allreduce")
@@ -118,17 +114,6 @@ def _reduce_around(w: Writer, job: Job, shift: int) -> None:
     w.wait(r, posted)
 
 
-def _reduced_first(w: Writer, job: Job, scatter: str) -> None:
-    """Reduce to member 0, then Scatter or Scatterv."""
-    job.perform(w, "reduce", whole(job.p, job.nbytes), 0)
-    job.perform(w, scatter, job.at, 0)
-
-
-_BOTH = ("reduce_scatter", "reduce_scatter_block")
-algorithm("nonoverlapping", *_BOTH)(partial(_reduced_first, scatter="scatterv"))
-algorithm("linear", *_BOTH)(partial(_reduced_first, scatter="scatter"))
-
-
 @algorithm("ring", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_ring(w: Writer, job: Job) -> None:
     """Blocks go around once."""
@@ -138,38 +123,24 @@ def reduce_scatter_ring(w: Writer, job: Job) -> None:
 @algorithm("halving", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_halving(w: Writer, job: Job) -> None:
     """Recursive halving, far partners first, after folding to a power of two."""
-    folded = Folded.into_odd(w, job)
-    halve(w, job, folded, merged_blocks(job, folded), far_first=True, skip_empty=True)
+    folded = Folded.whole(w, job, keep_odd=True)
+    halve(w, folded, blocks_of(job, folded, even=False), far_first=True, empty=False)
     first, n = job.blocks(folded.out, 1)
     full = n > 0
-    w.send(folded.keeper[full], folded.out[full], first[full], n[full])
-    w.recv(folded.out[full], folded.keeper[full], n[full])
+    w.move(folded.keeper[full], folded.out[full], first[full], n[full])
 
 
 @algorithm("butterfly", "reduce_scatter")
 def reduce_scatter_butterfly(w: Writer, job: Job) -> None:
     """Halving with near partners first; shares then go to the owner of the mirrored number."""
-    folded = Folded.into_odd(w, job)
-    power = len(folded.real)
-    halve(w, job, folded, merged_blocks(job, folded))
-    v = np.arange(power)
-    mirror = _mirror(power)
-    pair = mirror < folded.rest
-    first, n = job.blocks(2 * mirror[pair], 1)
-    w.send(folded.real[pair], 2 * mirror[pair], first, n)
-    first, n = job.blocks(folded.real, 1)  # a share's second block, or its only one
-    moves = mirror != v
-    w.exchange(
-        folded.real[moves],
-        folded.real[mirror[moves]],
-        first[mirror[moves]],
-        n[mirror[moves]],
-        folded.real[mirror[moves]],
-        n[moves],
-    )
-    out = np.arange(folded.rest)
-    first, n = job.blocks(folded.out, 1)
-    w.recv(folded.out, folded.real[mirror[out]], n)
+    folded = Folded.whole(w, job, keep_odd=True)
+    halve(w, folded, blocks_of(job, folded, even=False))
+    mirror = _mirror(len(folded.real))
+    pair, moves = mirror < folded.rest, mirror != np.arange(len(mirror))
+    w.move(folded.real[pair], 2 * mirror[pair], *job.blocks(2 * mirror[pair], 1))
+    # a share's second block, or its only one
+    to = folded.real[mirror[moves]]
+    w.trade(folded.real[moves], to, *job.blocks(to, 1))
 
 
 def _mirror(power: int) -> Ints:
@@ -199,7 +170,7 @@ def reduce_scatter_block_butterfly(w: Writer, job: Job) -> None:
             return [(first[gone + i], n[gone + i]) for i in range(half)]
 
         size = n[0] * half  # all blocks are equal
-        w.exchange(r, r ^ mask, 0, size, r ^ mask, size, ADD, pieces=sent)
+        w.trade(r, r ^ mask, 0, size, ADD, pieces=sent)
         half //= 2
 
 
@@ -208,19 +179,21 @@ def reduce_scatter_doubling(w: Writer, job: Job) -> None:
     """All blocks but those of the own subtree, with partners 1, 2, 4, ... away (Open MPI)."""
     p, r = job.p, job.everyone
     for mask in masks(p):
-        other = r ^ mask
-        tree, far = r & ~(mask - 1), other & ~(mask - 1)
-        first, n = job.blocks(tree + mask, p - np.minimum(mask, p - tree))
-        first = np.where(tree + mask >= p, 0, first)
-        n = np.where(tree + mask >= p, job.at[tree], n)
-        far_in = np.minimum(far, p)
-        _, wanted = job.blocks(far + mask, p - np.minimum(mask, p - far_in))
-        wanted = np.where(far + mask >= p, job.at[far_in], wanted)
-        pair = np.flatnonzero(other < p)
-        w.exchange(r[pair], other[pair], first[pair], n[pair], other[pair], wanted[pair], ADD)
-        for other, has, lacks in without_partner(p, mask, tree, far):
-            w.send(r[has], other[has], 0, wanted[has], pieces=forwarded(wanted[has]))
-            w.recv(r[lacks], other[lacks], wanted[lacks], ADD)
+        other, tree, far = subtrees(p, mask)
+
+        def beyond(tree: Ints, mask: int = mask) -> tuple[Ints, Ints]:
+            """Return (first byte, bytes) of all blocks but those of a subtree."""
+            tree = np.minimum(tree, p)
+            first, n = job.blocks(tree + mask, p - np.minimum(mask, p - tree))
+            last = tree + mask >= p
+            return np.where(last, 0, first), np.where(last, job.at[tree], n)
+
+        first, n = beyond(tree)
+        pair = other < p
+        w.trade(r[pair], other[pair], first[pair], n[pair], ADD)
+        _, wanted = beyond(far)
+        for has, to in without_partner(p, mask):
+            w.move(has, to, 0, wanted[has], ADD, pieces=forwarded(wanted[has]))
 
 
 def forwarded(n: Ints) -> Callable[[], Pieces]:
@@ -234,32 +207,15 @@ def reduce_scatter_pairwise(w: Writer, job: Job) -> None:
     r = job.everyone
     first, n = job.blocks(r, 1)
     for i in range(1, job.p):
-        to, source = (r + i) % job.p, (r - i) % job.p
-        w.exchange(r, to, first[to], n[to], source, n, ADD)
-
-
-@algorithm("trees", "allreduce")
-def allreduce_trees(w: Writer, job: Job) -> None:
-    """Binomial reduce to member 0, binomial broadcast."""
-    rooted = replace(job, root=0, segment=0)
-    reduce_binomial_blocking(w, rooted)
-    bcast_binomial(w, rooted)
-
-
-@algorithm("tree", "reduce_scatter", "reduce_scatter_block")
-def reduce_scatter_tree(w: Writer, job: Job) -> None:
-    """Binomial reduce to member 0, which sends every member its block."""
-    rooted = replace(job, root=0, segment=0)
-    reduce_binomial_blocking(w, rooted)
-    scatter_linear_posted(w, rooted)
+        to = (r + i) % job.p
+        w.trade(r, to, first[to], n[to], ADD)
 
 
 @algorithm("linear", "scan", "exscan")
 def scan_linear(w: Writer, job: Job) -> None:
     """From member to member."""
     r = job.everyone
-    w.recv(r[1:], r[:-1], job.nbytes, ADD_BOTH)
-    w.send(r[:-1], r[1:], 0, job.nbytes)
+    w.move(r[:-1], r[1:], 0, job.nbytes, ADD_BOTH)
 
 
 @algorithm("recursive_doubling", "scan", "exscan")
@@ -267,9 +223,6 @@ def scan_doubling(w: Writer, job: Job) -> None:
     """Partial results with partners 1, 2, 4, ... away."""
     r = job.everyone
     for mask in masks(job.p):
-        other = r ^ mask
-        for lower in (True, False):
-            who = r[(other < job.p) & ((other < r) == lower)]
-            w.exchange(
-                who, who ^ mask, 0, job.nbytes, who ^ mask, job.nbytes, ADD_BOTH if lower else ADD
-            )
+        who = r[r ^ mask < job.p]
+        other = who ^ mask
+        w.trade(who, other, 0, job.nbytes, np.where(other < who, ADD_BOTH, ADD))

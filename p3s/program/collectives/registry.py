@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from p3s.program.collectives.job import Job
+from p3s.program.collectives.job import Job, whole
 from p3s.program.collectives.writer import Writer
 
 Algorithm = Callable[[Writer, Job], None]
@@ -84,3 +84,14 @@ def algorithm(name: str, *calls: str) -> Callable[[Algorithm], Algorithm]:
         return function
 
     return register
+
+
+def in_turn(*calls: str) -> Algorithm:
+    """Return an algorithm of other calls, each as the library would choose it, with member 0."""
+
+    def write(w: Writer, job: Job) -> None:
+        for call in calls:
+            at = job.at if COLLECTIVES[call].blocks else whole(job.p, job.nbytes)
+            job.perform(w, call, at, 0)
+
+    return write

@@ -22,9 +22,10 @@ from p3s.program.collectives.job import (
     around,
     binary,
     binomial,
+    binomial_moves,
+    blocks_of,
     chain,
-    climb,
-    descend,
+    elements_of,
     from_root,
     gather_back,
     halve,
@@ -33,14 +34,17 @@ from p3s.program.collectives.job import (
     knomial,
     masks,
     power_below,
-    windows_of,
+    subtrees,
     without_partner,
 )
-from p3s.program.collectives.registry import algorithm
+from p3s.program.collectives.registry import COLLECTIVES, algorithm
 from p3s.program.collectives.writer import ADD, Handle, Writer
+from p3s.simulate.steps import Op
 
-#: Passes a vector along a tree.
+#: Passes a vector along a tree, and says which member has which number in it.
 Way = Callable[[Writer, Job, Tree], None]
+Start = Callable[[Writer, Job], tuple[Writer, Job]]
+KNOMIAL_RADIX = 4
 
 
 def down(w: Writer, job: Job, tree: Tree, *, blocking: bool = False) -> None:
@@ -62,49 +66,27 @@ def down(w: Writer, job: Job, tree: Tree, *, blocking: bool = False) -> None:
         _give(w, inner, kids, first, n, blocking)
 
 
-def _give(w: Writer, inner: Ints, kids: Ints, first: int, n: int, blocking: bool) -> None:
-    single = (kids[inner] >= 0).sum(axis=1) == 1
+def _give(
+    w: Writer, inner: Ints, kids: Ints, first: Ints | int, n: Ints | int, blocking: bool
+) -> None:
+    """Send to all children; first, n: first byte and bytes of what each member receives."""
+    first, n = (np.broadcast_to(each, len(kids)) for each in (first, n))
+    at_once = ((kids[inner] >= 0).sum(axis=1) == 1) | blocking
     handles = []
     for column in range(kids.shape[1]):
         to = kids[inner, column]
-        at_once = (to >= 0) & (single | blocking)
-        w.send(inner[at_once], to[at_once], first, n)
-        later = (to >= 0) & ~(single | blocking)
-        handles.append(w.isend(inner[later], to[later], first, n))
+        now, later = (to >= 0) & at_once, (to >= 0) & ~at_once
+        w.send(inner[now], to[now], first[to[now]], n[to[now]])
+        handles.append(w.isend(inner[later], to[later], first[to[later]], n[to[later]]))
     if not blocking:
-        w.wait(inner[~single], *handles)
+        w.wait(inner[~at_once], *handles)
 
 
 @algorithm("linear", "bcast")
 def bcast_linear(w: Writer, job: Job) -> None:
     """The root sends to all."""
-    w.recv(job.others, job.root, job.nbytes)
-    w.isend(np.full(job.p - 1, job.root), job.others, 0, job.nbytes)
+    w.move(job.root, job.others, 0, job.nbytes, sends=Op.ISEND)
     w.wait([job.root])
-
-
-def _along(w: Writer, job: Job, *, way: Way, tree: Callable[[int], Tree]) -> None:
-    """Go down from the root, or up to it, along a tree of the members."""
-    way(*from_root(w, job), tree(job.p))
-
-
-#: A chain through all members, a binary tree, a binomial one with the nearest child first.
-for _name, _tree in (("pipeline", chain), ("binary", binary), ("binomial", binomial)):
-    algorithm(_name, "bcast")(partial(_along, way=down, tree=_tree))
-bcast_pipeline = partial(_along, way=down, tree=chain)
-bcast_binomial = partial(_along, way=down, tree=binomial)
-
-
-@algorithm("binomial_far", "bcast")
-def bcast_binomial_far(w: Writer, job: Job) -> None:
-    """Binomial tree by blocking sends, the biggest subtree first."""
-    down(*from_root(w, job), knomial(job.p, 2), blocking=True)
-
-
-@algorithm("knomial", "bcast")
-def bcast_knomial(w: Writer, job: Job) -> None:
-    """k-nomial tree."""
-    down(*from_root(w, job), knomial(job.p, job.radix))
 
 
 @algorithm("split_binary", "bcast")
@@ -121,39 +103,22 @@ def bcast_split_binary(w: Writer, job: Job) -> None:
     side = (v + 1) % 2  # odd distances from the root are on the left
     first = np.where(side == 0, 0, half)
     n = np.where(side == 0, half, job.nbytes - half)
-    inner = v[1:][(kids[1:] >= 0).any(axis=1)]
     w.recv(v[1:], parent[1:], n[1:])
-    for column in range(2):
-        if kids[0, column] >= 0:
-            w.send([0], kids[0, column], first[kids[0, column]], n[kids[0, column]])
-        to = kids[inner, column]
-        has = to >= 0
-        w.send(inner[has], to[has], first[inner[has]], n[inner[has]])
-    pair = np.where(side == 0, v + 1, v - 1)
+    _give(w, v[(kids >= 0).any(axis=1)], kids, first, n, True)
     swap = v[1:] if p % 2 else v[1:-1]
-    w.exchange(swap, pair[swap], first[swap], n[swap], pair[swap], n[pair[swap]])
+    w.trade(swap, np.where(side == 0, v + 1, v - 1)[swap], first[swap], n[swap])
     if p % 2 == 0:
-        w.send([0], p - 1, half, job.nbytes - half)
-        w.recv([p - 1], 0, job.nbytes - half)
+        w.move(0, p - 1, half, job.nbytes - half)
 
 
-def _scatter_for_bcast(w: Writer, job: Job) -> tuple[Ints, Ints, int]:
-    """Give member v its share from member 0; return first byte and bytes held by v, share."""
-    p, total = job.p, job.nbytes
-    unit = job.element
-    share = -(-(total // unit) // p) * unit
-    v = job.everyone
-    held = np.minimum(np.maximum(total - v * share, 0), share)
-    low = np.where(v > 0, v & -v, 1 << (p - 1).bit_length())
-    bytes_of = np.maximum(np.minimum(total, (v + low) * share) - v * share, 0)
-    takes = (v > 0) & (bytes_of > 0)
-    w.recv(v[takes], (v - low)[takes], bytes_of[takes])
-    for mask in reversed(masks(p)):
-        sends = (mask < low) & (v + mask < p)
-        to = np.where(sends, v + mask, 0)
-        sends &= bytes_of[to] > 0
-        w.send(v[sends], to[sends], to[sends] * share, bytes_of[to[sends]])
-    return v * share, held, share
+def _scatter_for_bcast(w: Writer, job: Job) -> int:
+    """Give each member its share from member 0; return the bytes of a share."""
+    v, total = job.everyone, job.nbytes
+    share = -(-job.count // job.p) * job.element
+    low = np.where(v > 0, v & -v, job.p)
+    n = np.maximum(np.minimum(total, (v + low) * share) - v * share, 0)
+    binomial_moves(w, job.p, n, v * share, up=False, empty=False)
+    return share
 
 
 @algorithm("scatter_ring", "bcast")
@@ -163,8 +128,9 @@ def bcast_scatter_ring(w: Writer, job: Job) -> None:
         bcast_linear(w, job)
         return
     w, job = from_root(w, job)
-    first, held, _ = _scatter_for_bcast(w, job)
-    around(w, job, first, held)
+    share = _scatter_for_bcast(w, job)
+    first = job.everyone * share
+    around(w, job, first, np.clip(job.nbytes - first, 0, share))
 
 
 @algorithm("scatter_doubling", "bcast")
@@ -174,30 +140,21 @@ def bcast_scatter_doubling(w: Writer, job: Job) -> None:
         bcast_linear(w, job)
         return
     w, job = from_root(w, job)
-    _, _, share = _scatter_for_bcast(w, job)
-    p, v = job.p, job.everyone
-    bound = np.minimum(np.arange(2 * p + 1) * share, job.nbytes)
+    share, p, v = _scatter_for_bcast(w, job), job.p, job.everyone
 
-    def owned(tree: Ints, mask: int) -> Ints:
-        end = np.minimum(np.minimum(tree + mask, p), 2 * p)
-        return np.asarray(bound[end] - bound[np.minimum(tree, p)])
+    def owned(tree: Ints, mask: int) -> tuple[Ints, Ints]:
+        both = np.minimum(np.stack((tree, tree + mask)), p) * share
+        low, high = np.minimum(both, job.nbytes)
+        return tree * share, high - low
 
     for mask in masks(p):
-        other = v ^ mask
-        tree, far = v & ~(mask - 1), other & ~(mask - 1)
+        other, tree, _ = subtrees(p, mask)
         pair = other < p
-        w.exchange(
-            v[pair],
-            other[pair],
-            tree[pair] * share,
-            owned(tree, mask)[pair],
-            other[pair],
-            owned(far, mask)[pair],
-        )
-        n = owned(tree + mask, mask)
-        for other, has, lacks in without_partner(p, mask, tree, far):
-            w.send(v[has], other[has], (tree + mask)[has] * share, n[has])
-            w.recv(v[lacks], other[lacks], n[lacks])
+        first, n = owned(tree, mask)
+        w.trade(v[pair], other[pair], first[pair], n[pair])
+        first, n = owned(tree + mask, mask)
+        for has, to in without_partner(p, mask):
+            w.move(has, to, first[has], n[has])
 
 
 def up(w: Writer, job: Job, tree: Tree) -> None:
@@ -233,21 +190,7 @@ def up(w: Writer, job: Job, tree: Tree) -> None:
 @algorithm("linear", "reduce")
 def reduce_linear(w: Writer, job: Job) -> None:
     """The root receives from all, the last member first."""
-    for member in job.others[::-1].tolist():
-        w.recv([job.root], member, job.nbytes, ADD)
-    w.send(job.others, job.root, 0, job.nbytes)
-
-
-#: The same to the root: two receives are posted at a time.
-for _name, _tree in (("pipeline", chain), ("binary", binary), ("binomial", in_order)):
-    algorithm(_name, "reduce")(partial(_along, way=up, tree=_tree))
-
-
-@algorithm("binomial_blocking", "reduce")
-def reduce_binomial_blocking(w: Writer, job: Job) -> None:
-    """Binomial tree, one receive after the other."""
-    w, job = from_root(w, job)
-    climb(w, in_order(job.p), np.full(job.p, job.nbytes), how=ADD)
+    w.move(job.others[::-1], job.root, 0, job.nbytes, ADD)
 
 
 @algorithm("in_order_binary", "reduce")
@@ -256,15 +199,24 @@ def reduce_in_order_binary(w: Writer, job: Job) -> None:
     last = job.p - 1
     up(w, job, in_order_binary(job.p))
     if job.root != last:
-        w.send([last], job.root, 0, job.nbytes)
-        w.recv([job.root], last, job.nbytes)
+        w.move(last, job.root, 0, job.nbytes)
 
 
-#: Bytes of the fragments of a chain.
-REDUCE_FRAGMENT = 8192
+def far_first(w: Writer, job: Job, tree: Tree) -> None:
+    """Go down by blocking sends."""
+    down(w, job, tree, blocking=True)
 
 
-def _swapped(w: Writer, job: Job, segment: int = 0) -> tuple[Writer, Job]:
+def one_by_one(w: Writer, job: Job, _tree: Tree) -> None:
+    """Go up the binomial tree that keeps the order of members, one receive after the other."""
+    binomial_moves(w, job.p, np.full(job.p, job.nbytes), how=ADD, up=True)
+
+
+#: Bytes of the fragments of a chain to the root, and from it: of short vectors and of long ones.
+REDUCE_FRAGMENT, _FRAGMENTS, _LONG = 8192, (8192, 32768), 524288
+
+
+def swapped(w: Writer, job: Job, segment: int = 0) -> tuple[Writer, Job]:
     """Return writer and job in which member 0 is the root; they have changed places."""
     names = job.everyone
     names[0], names[job.root] = job.root, 0
@@ -272,73 +224,81 @@ def _swapped(w: Writer, job: Job, segment: int = 0) -> tuple[Writer, Job]:
     return w.among(names), replace(job, root=0, segment=0, pieces=pieces)
 
 
-@algorithm("swapped_binomial", "bcast")
-def bcast_swapped_binomial(w: Writer, job: Job) -> None:
-    """Binomial tree from the root, which has changed places with member 0."""
-    down(*_swapped(w, job), binomial(job.p))
+def _sent_in_fragments(w: Writer, job: Job) -> tuple[Writer, Job]:
+    return swapped(w, job, _FRAGMENTS[job.nbytes >= _LONG])
 
 
-@algorithm("swapped_chain", "bcast")
-def bcast_swapped_chain(w: Writer, job: Job) -> None:
-    """Chain in fragments from the root, which has changed places with member 0."""
-    down(*_swapped(w, job, 8192 if job.nbytes < 524288 else 32768), chain(job.p))
+def _reduced_in_fragments(w: Writer, job: Job) -> tuple[Writer, Job]:
+    return swapped(w, job, REDUCE_FRAGMENT)
 
 
-@algorithm("swapped_binomial", "reduce")
-def reduce_swapped_binomial(w: Writer, job: Job) -> None:
-    """Binomial tree to the root, which has changed places with member 0."""
-    reduce_binomial_blocking(*_swapped(w, job))
+def _along(w: Writer, job: Job, *, way: Way, tree: Callable[[int], Tree], start: Start) -> None:
+    """Go down from the root, or up to it, along a tree of the members."""
+    way(*start(w, job), tree(job.p))
 
 
-@algorithm("swapped_chain", "reduce")
-def reduce_swapped_chain(w: Writer, job: Job) -> None:
-    """Chain in fragments to the root, which has changed places with member 0."""
-    up(*_swapped(w, job, REDUCE_FRAGMENT), chain(job.p))
+#: How a vector goes along a tree: the way (up: two receives are posted at a time), the tree, and
+#: which member has which number in it.
+_ALONG: dict[str, dict[str, tuple[Way, Callable[[int], Tree], Start]]] = {
+    "bcast": {
+        "pipeline": (down, chain, from_root),
+        "binary": (down, binary, from_root),
+        "binomial": (down, binomial, from_root),
+        "binomial_far": (far_first, partial(knomial, radix=2), from_root),
+        "knomial": (down, partial(knomial, radix=KNOMIAL_RADIX), from_root),
+        "swapped_binomial": (down, binomial, swapped),
+        "swapped_chain": (down, chain, _sent_in_fragments),
+    },
+    "reduce": {
+        "pipeline": (up, chain, from_root),
+        "binary": (up, binary, from_root),
+        "binomial": (up, in_order, from_root),
+        "binomial_blocking": (one_by_one, in_order, from_root),
+        "swapped_binomial": (one_by_one, in_order, swapped),
+        "swapped_chain": (up, chain, _reduced_in_fragments),
+    },
+}
+for _call, _ways in _ALONG.items():
+    for _name, (_way, _tree, _start) in _ways.items():
+        algorithm(_name, _call)(partial(_along, way=_way, tree=_tree, start=_start))
+bcast_pipeline = COLLECTIVES["bcast"].algorithms["pipeline"]
+bcast_binomial = COLLECTIVES["bcast"].algorithms["binomial"]
+reduce_binomial_blocking = COLLECTIVES["reduce"].algorithms["binomial_blocking"]
 
 
-@algorithm("rabenseifner", "reduce")
-def reduce_rabenseifner(w: Writer, job: Job) -> None:
-    """Reduce-scatter by halving in elements, gather to the root (Open MPI)."""
-    power = power_below(job.p)
-    if power < 2 or job.count < power:
+def _rabenseifner(w: Writer, job: Job, *, blocks: bool) -> None:
+    """Reduce-scatter by halving in elements (Open MPI), or blocks (MPICH); gather to the root."""
+    if not blocks and (power_below(job.p) < 2 or job.count < power_below(job.p)):
         reduce_linear(w, job)
         return
-    folded = Folded.by_halves(w, job)
-    gather_back(w, job, folded, halve(w, job, folded, windows_of(job, power, blocks=False)))
+    folded = Folded.whole(w, job, keep_odd=False) if blocks else Folded.by_halves(w, job)
+    units = blocks_of(job, folded, even=True) if blocks else elements_of(job)
+    gather_back(w, job, folded, halve(w, folded, units))
 
 
-@algorithm("rabenseifner_blocks", "reduce")
-def reduce_rabenseifner_blocks(w: Writer, job: Job) -> None:
-    """Reduce-scatter by halving in blocks, gather to the root (MPICH)."""
-    power = power_below(job.p)
-    folded = Folded.into_even(w, job)
-    gather_back(w, job, folded, halve(w, job, folded, windows_of(job, power, blocks=True)))
+algorithm("rabenseifner", "reduce")(partial(_rabenseifner, blocks=False))
+algorithm("rabenseifner_blocks", "reduce")(partial(_rabenseifner, blocks=True))
 
 
-def _gather(w: Writer, job: Job, *, at_once: bool, empty: bool) -> None:
-    """The root receives from all, one after the other or ``at_once``; ``empty``: nothing, too."""
+def _linear(w: Writer, job: Job, *, gather: bool, at_once: bool, empty: bool) -> None:
+    """The root receives from all, or sends to all, one after the other or ``at_once``.
+
+    ``empty``: of nothing, too.
+    """
     first, n = job.blocks(job.everyone, 1)
-    giving = job.others if empty else job.others[n[job.others] > 0]
-    for member in giving.tolist():
-        (w.irecv if at_once else w.recv)([job.root], member, n[member])
-    if at_once and len(giving):
+    some = job.others if empty else job.others[n[job.others] > 0]
+    sends = Op.ISEND if at_once and not gather else Op.SEND
+    takes = Op.IRECV if at_once and gather else Op.RECV
+    root = np.full_like(some, job.root)
+    who, to = (some, root) if gather else (root, some)
+    w.move(who, to, first[some], n[some], sends=sends, takes=takes)
+    if at_once and len(some):
         w.wait([job.root])
-    w.send(giving, job.root, first[giving], n[giving])
 
 
-def _scatter(w: Writer, job: Job, *, at_once: bool, empty: bool) -> None:
-    """The root sends to all, one after the other or ``at_once``; ``empty``: nothing, too."""
-    first, n = job.blocks(job.everyone, 1)
-    taking = job.others if empty else job.others[n[job.others] > 0]
-    root = np.full(len(taking), job.root)
-    (w.isend if at_once else w.send)(root, taking, first[taking], n[taking])
-    if at_once and len(taking):
-        w.wait([job.root])
-    w.recv(taking, job.root, n[taking])
-
-
-scatter_linear_posted = partial(_scatter, at_once=True, empty=True)
-for _call, _write in (("gather", _gather), ("scatter", _scatter)):
+scatter_linear_posted = partial(_linear, gather=False, at_once=True, empty=True)
+for _call in ("gather", "scatter"):
+    _write = partial(_linear, gather=_call == "gather")
     algorithm("linear_posted", _call)(partial(_write, at_once=True, empty=True))
     algorithm("linear", _call)(partial(_write, at_once=False, empty=True))
     algorithm("linear_posted_all", f"{_call}v")(partial(_write, at_once=True, empty=True))
@@ -364,22 +324,13 @@ def gather_linear_sync(w: Writer, job: Job) -> None:
     w.send(who, job.root, first[who] + part[who], (n - part)[who])
 
 
-@algorithm("binomial", "gather")
-def gather_binomial(w: Writer, job: Job) -> None:
-    """Binomial tree; every member sends the blocks of its subtree."""
-    first, n = _subtrees(job)
-    climb(from_root(w, job)[0], in_order(job.p), n, first)
-
-
-@algorithm("binomial", "scatter")
-def scatter_binomial(w: Writer, job: Job) -> None:
-    """Binomial tree; every member gets the blocks of its subtree, the biggest goes first."""
-    first, n = _subtrees(job)
-    descend(from_root(w, job)[0], in_order(job.p), n, first)
-
-
-def _subtrees(job: Job) -> tuple[Ints, Ints]:
-    """Return (first byte, bytes) of the blocks of subtrees, by distance from the root."""
+def _subtrees(w: Writer, job: Job, *, up: bool) -> None:
+    """Binomial tree; every member sends, or gets, the blocks of its subtree."""
     away = job.everyone
     low = np.where(away > 0, away & -away, job.p)
-    return job.blocks(away + job.root, np.minimum(low, job.p - away))
+    first, n = job.blocks(away + job.root, np.minimum(low, job.p - away))
+    binomial_moves(from_root(w, job)[0], job.p, n, first, up=up)
+
+
+algorithm("binomial", "gather")(partial(_subtrees, up=True))
+algorithm("binomial", "scatter")(partial(_subtrees, up=False))

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from p3s.base.arrays import Bools, Ints, starts
-from p3s.simulate.steps import Op
+from p3s.base.arrays import Ints, starts
+from p3s.program.order.pairs import channels_of, pair_channels
+from p3s.simulate.steps import RECEIVES, SENDS, Op
 
 #: What a receive does with the data, for the proof by data flow: takes it as it is, combines
 #: contributions that must be distinct, combines them also into the result kept behind the vector
@@ -35,8 +36,8 @@ class Schedule:
     Those of member m are ``start[m]:start[m + 1]``; ``op`` is one of SEND, SSEND, ISEND, RECV,
     IRECV, SENDRECV and WAIT; ``peer``, ``peer2`` are members (-1: none). Requests of a WAIT:
     ``done[done_start[i]:done_start[i + 1]]``. ``to``, ``source``: the record that receives what
-    this one sends, that sends what it receives, -1 if none. ``carried`` (proof only): per record
-    the pieces it sends; ``how``: what its receive does.
+    this one sends, that sends what it receives, -1 if none. ``how``: what its receive does with the
+    data.
     """
 
     members: int
@@ -51,7 +52,6 @@ class Schedule:
     to: Ints
     source: Ints
     how: Ints
-    carried: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.op)
@@ -61,10 +61,8 @@ class Schedule:
 class _Notes:
     """What has been written so far."""
 
-    proof: bool
     columns: list[tuple[Ints, ...]] = field(default_factory=list)
     explicit: list[tuple[Ints, Ints]] = field(default_factory=list)
-    carried: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     records: int = 0
 
 
@@ -72,14 +70,15 @@ class Writer:
     """Collects records; those of one member are executed in the order they were added.
 
     All methods take arrays with one entry per message; scalars stand for all of them. Members are
-    numbered 0 to ``members`` - 1; within ``among(some)`` they are places in ``some``.
+    numbered 0 to ``members`` - 1; within ``among(some)`` they are places in ``some``. Which bytes a
+    message carries (``first``, ``pieces``, ``vector``) is for those who prove that the right data
+    moves, and override what takes it.
     """
 
-    def __init__(self, members: int, proof: bool = False) -> None:
+    def __init__(self, members: int) -> None:
         self.members = members
-        self.notes = _Notes(proof)
+        self.notes = _Notes()
         self.names: Ints | None = None
-        self.vector: Sequence[tuple[int, int]] | None = None
 
     def among(self, some: Ints, vector: Sequence[tuple[int, int]] | None = None) -> Writer:
         """Return a view in which member i is ``some[i]``; what it adds is added here.
@@ -87,9 +86,8 @@ class Writer:
         ``vector``: the pieces (first byte, bytes) of the whole vector that make up that of the
         view, one after the other; by default the vector is the same.
         """
-        view = Writer(len(some))
+        view = type(self)(len(some))
         view.notes = self.notes
-        view.vector = vector if vector is not None else self.vector
         view.names = some if self.names is None else self.names[some]
         return view
 
@@ -104,9 +102,7 @@ class Writer:
         pieces: Callable[[], Pieces] | None = None,
     ) -> Handle:
         """Send ``n`` bytes of the vector from ``first`` on (or ``pieces``, of ``n`` in all)."""
-        handle = self._add(who, op, to, n, -1, 0, STORE)
-        self._carry(handle, first, n, pieces)
-        return handle
+        return self._add(who, op, to, n)
 
     def isend(
         self, who: npt.ArrayLike, to: npt.ArrayLike, first: npt.ArrayLike, n: npt.ArrayLike
@@ -115,16 +111,39 @@ class Writer:
         return self.send(who, to, first, n, op=Op.ISEND)
 
     def recv(
-        self, who: npt.ArrayLike, source: npt.ArrayLike, n: npt.ArrayLike, how: int = STORE
+        self,
+        who: npt.ArrayLike,
+        source: npt.ArrayLike,
+        n: npt.ArrayLike,
+        how: int = STORE,
+        *,
+        op: Op = Op.RECV,
     ) -> Handle:
         """Receive ``n`` bytes."""
-        return self._add(who, Op.RECV, source, n, -1, 0, how)
+        return self._add(who, op, source, n, how=how)
 
     def irecv(
         self, who: npt.ArrayLike, source: npt.ArrayLike, n: npt.ArrayLike, how: int = STORE
     ) -> Handle:
         """Receive without waiting."""
-        return self._add(who, Op.IRECV, source, n, -1, 0, how)
+        return self.recv(who, source, n, how, op=Op.IRECV)
+
+    def move(
+        self,
+        who: npt.ArrayLike,
+        to: npt.ArrayLike,
+        first: npt.ArrayLike,
+        n: npt.ArrayLike,
+        how: int = STORE,
+        *,
+        sends: Op = Op.SEND,
+        takes: Op = Op.RECV,
+        pieces: Callable[[], Pieces] | None = None,
+    ) -> None:
+        """Send from ``who`` to others, who receive; whoever does both receives first."""
+        who, to = np.broadcast_arrays(np.atleast_1d(who), np.atleast_1d(to))
+        self.recv(to, who, n, how, op=takes)
+        self.send(who, to, first, n, op=sends, pieces=pieces)
 
     def exchange(
         self,
@@ -134,17 +153,41 @@ class Writer:
         n: npt.ArrayLike,
         source: npt.ArrayLike,
         n2: npt.ArrayLike,
-        how: int = STORE,
+        how: npt.ArrayLike = STORE,
         pieces: Callable[[], Pieces] | None = None,
     ) -> Handle:
         """Send to one and receive from another member at once."""
-        handle = self._add(who, Op.SENDRECV, to, n, source, n2, how)
-        self._carry(handle, first, n, pieces)
-        return handle
+        return self._add(who, Op.SENDRECV, to, n, source, n2, how)
+
+    def trade(
+        self,
+        who: Ints,
+        to: Ints,
+        first: npt.ArrayLike,
+        n: npt.ArrayLike,
+        how: npt.ArrayLike = STORE,
+        *,
+        empty: bool = True,
+        pieces: Callable[[], Pieces] | None = None,
+    ) -> None:
+        """Let each of ``who`` send to one of them, and receive from one of them, at once.
+
+        ``empty``: of nothing, too.
+        """
+        first, n, how = (np.broadcast_to(np.asarray(each), who.shape) for each in (first, n, how))
+        giver = np.empty(len(who), dtype=np.int64)
+        giver[np.argsort(who)] = np.argsort(to)
+        both = (n > 0) & (n[giver] > 0) | empty
+        pair = giver[both]
+        mine, its = who[both], to[both]
+        self.exchange(mine, its, first[both], n[both], who[pair], n[pair], how[both], pieces)
+        gives, takes = ~both & (n > 0), ~both & (n[giver] > 0)
+        self.send(who[gives], to[gives], first[gives], n[gives])
+        self._add(who[takes], Op.RECV, who[giver[takes]], n[giver[takes]], how=how[takes])
 
     def wait(self, who: npt.ArrayLike, *handles: Handle) -> None:
         """Wait for these requests of ``who``; without handles for all that are outstanding."""
-        made = self._add(who, Op.WAIT, -1, 0, -1, 0, STORE if handles else 1)
+        made = self._add(who, Op.WAIT, how=STORE if handles else 1)
         if not handles or not len(made.member):
             return
         order = np.argsort(made.member, kind="stable")
@@ -158,16 +201,16 @@ class Writer:
         self,
         who: npt.ArrayLike,
         op: Op,
-        peer: npt.ArrayLike,
-        n: npt.ArrayLike,
-        peer2: npt.ArrayLike,
-        n2: npt.ArrayLike,
-        how: int,
+        peer: npt.ArrayLike = -1,
+        n: npt.ArrayLike = 0,
+        peer2: npt.ArrayLike = -1,
+        n2: npt.ArrayLike = 0,
+        how: npt.ArrayLike = STORE,
     ) -> Handle:
         members: Ints = np.atleast_1d(np.asarray(who, dtype=np.int64))
         columns = [
             np.broadcast_to(np.asarray(c, dtype=np.int64), members.shape)
-            for c in (peer, n, peer2, n2)
+            for c in (peer, n, peer2, n2, how)
         ]
         if self.names is not None:
             members = self.names[members]
@@ -175,52 +218,11 @@ class Writer:
                 known = columns[i] >= 0
                 columns[i] = np.where(known, self.names[np.where(known, columns[i], 0)], -1)
         op_column = np.full(len(members), int(op), dtype=np.int64)
-        how_column = np.full(len(members), how, dtype=np.int64)
         notes = self.notes
-        notes.columns.append((members, op_column, *columns, how_column))
+        notes.columns.append((members, op_column, *columns))
         records = np.arange(notes.records, notes.records + len(members))
         notes.records += len(members)
         return Handle(members, records)
-
-    def _carry(
-        self,
-        handle: Handle,
-        first: npt.ArrayLike,
-        n: npt.ArrayLike,
-        pieces: Callable[[], Pieces] | None,
-    ) -> None:
-        if not self.notes.proof:
-            return
-        told = pieces() if pieces is not None else [(first, n)]
-        columns = [
-            [np.broadcast_to(np.asarray(c), handle.record.shape).tolist() for c in piece]
-            for piece in told
-        ]
-        for i, record in enumerate(handle.record.tolist()):
-            self.notes.carried[record] = tuple(
-                piece
-                for a, b in columns
-                if b[i] > 0
-                for piece in self._in_vector(int(a[i]), int(b[i]))
-            )
-
-    def _in_vector(self, first: int, n: int) -> list[tuple[int, int]]:
-        """Return the pieces of the whole vector that a stretch of the view's is."""
-        if self.vector is None or first < 0 or not sum(size for _, size in self.vector):
-            return [(first, n)]
-        total = sum(size for _, size in self.vector)
-        stretches = [(first % total, min(n, total - first % total))]
-        if stretches[0][1] < n:
-            stretches.append((0, n - stretches[0][1]))
-        pieces = []
-        for lo, size in stretches:
-            begin = 0
-            for place, length in self.vector:
-                a, b = max(lo, begin), min(lo + size, begin + length)
-                if a < b:
-                    pieces.append((place + a - begin, b - a))
-                begin += length
-        return pieces
 
     def finish(self) -> Schedule:
         """Return the schedule: records by member, requests and partners resolved."""
@@ -237,10 +239,8 @@ class Writer:
         done_start, done = self._requests(member, op, how, place)
         how = np.where(op == int(Op.WAIT), STORE, how)
         to, source = partners(member, op, peer, peer2)
-        carried = {int(place[record]): told for record, told in self.notes.carried.items()}
-        return Schedule(
-            self.members, start, op, peer, n, peer2, n2, done_start, done, to, source, how, carried
-        )
+        columns = (op, peer, n, peer2, n2, done_start, done, to, source, how)
+        return Schedule(self.members, start, *columns)
 
     def _requests(self, member: Ints, op: Ints, how: Ints, place: Ints) -> tuple[Ints, Ints]:
         """Return the done lists: those told, and for waits for all what is outstanding."""
@@ -266,24 +266,11 @@ class Writer:
 
 def partners(member: Ints, op: Ints, peer: Ints, peer2: Ints) -> tuple[Ints, Ints]:
     """Return (to, source): the k-th send of a pair meets its k-th receive, by record number."""
-    to = np.full(len(op), -1, dtype=np.int64)
-    source = np.full(len(op), -1, dtype=np.int64)
-    sends = np.flatnonzero(_any(op, Op.SEND, Op.SSEND, Op.ISEND, Op.SENDRECV))
-    receives = np.flatnonzero(_any(op, Op.RECV, Op.IRECV, Op.SENDRECV))
-    giver = np.where(op[receives] == int(Op.SENDRECV), peer2[receives], peer[receives])
-    # Records are in the order of each member, so stable sorting keeps the k-th the k-th.
-    sent = sends[np.lexsort((peer[sends], member[sends]))]
-    received_order = np.lexsort((member[receives], giver))
-    received = receives[received_order]
-    same = len(sent) == len(received) and bool(
-        (member[sent] == giver[received_order]).all() and (peer[sent] == member[received]).all()
-    )
-    if not same:
+    sends, receives = (np.isin(op, [int(each) for each in some]) for some in (SENDS, RECEIVES))
+    giver = np.where(op == int(Op.SENDRECV), peer2, peer)
+    same = np.zeros_like(member)
+    out, into = channels_of(member, peer, same, same, sends, giver, same, receives)
+    to, source = pair_channels(out, into)
+    if (sends & (to < 0) | receives & (source < 0)).any():
         raise AssertionError("a send without its receive in a collective")
-    to[sent] = received
-    source[received] = sent
-    return to, source
-
-
-def _any(op: Ints, *ops: Op) -> Bools:
-    return np.isin(op, [int(o) for o in ops])
+    return to.astype(np.int64), source.astype(np.int64)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.base.arrays import Bools, Ints, place_in_run
-from p3s.program.scaled import ScaledTrace
 from p3s.simulate.steps import RECEIVES, SENDS, Steps, narrow
+
+if TYPE_CHECKING:
+    from p3s.program.scaled import ScaledTrace
 
 #: Tags of messages whose tag is not known: from here to twice this.
 _MADE_TAG = 1 << 18

@@ -78,15 +78,13 @@ def efficiency_chart(
     def efficiency(n: int, speedup: float) -> float:
         return speedup * base / n
 
+    def known(p: Point, speedup: float | None) -> float | None:
+        return None if speedup is None else efficiency(p.n, speedup)
+
     points = [
         Point(
-            p.n,
-            efficiency(p.n, p.speedup),
-            None if p.low is None else efficiency(p.n, p.low),
-            None if p.high is None else efficiency(p.n, p.high),
-            1.0,
-            p.measured,
-            None if p.model is None else efficiency(p.n, p.model),
+            *(p.n, efficiency(p.n, p.speedup), known(p, p.low), known(p, p.high)),
+            *(1.0, p.measured, known(p, p.model)),
         )
         for p in points_of(prediction)
     ]

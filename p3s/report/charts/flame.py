@@ -6,7 +6,7 @@ the core time (processes x time) has been added since the smallest count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -37,35 +37,34 @@ class Frame:
     width: float
     level: int
     name: str
-    now_s: float
-    then_s: float
+    now: Spent
+    then: Spent | None
 
 
 def frames_of(tree: CallTree) -> list[Frame]:
     """Return the frames of a tree from the top down, those of one level from left to right."""
     root = tree.root
-    if root.spent is None or root.spent.time_s <= 0:
+    if not root.spent:
         return []
-    whole = root.spent.time_s
+    whole = root.spent.total()
     return [frame for frame in _frames(root, 0.0, 0, whole) if frame.width >= LEAST]
 
 
 def _frames(node: Node, x: float, level: int, whole: float) -> Iterator[Frame]:
     if node.spent is None:
         return
-    then = 0.0 if node.before is None else node.before.time_s
     name = node.name if not node.phase else f"{node.name} (phase {node.phase})"
-    yield Frame(x, node.spent.time_s / whole, level, name, node.spent.time_s, then)
-    inner = sorted(_known(node), key=lambda each: -each.spent.time_s if each.spent else 0.0)
-    for each in inner:
+    yield Frame(x, node.spent.total() / whole, level, name, node.spent, node.before)
+    inner = [(each, each.spent) for each in _known(node) if each.spent]
+    for each, spent in sorted(inner, key=lambda pair: -pair[1].total()):
         yield from _frames(each, x, level + 1, whole)
-        x += each.spent.time_s / whole if each.spent else 0.0
+        x += spent.total() / whole
     for part in PARTS:
-        now = _own(node.spent, [each.spent for each in inner], part)
-        before = _own(node.before, [each.before for each in inner], part)
-        if now > 0:
-            yield Frame(x, now / whole, level + 1, KIND_NAMES[part], now, before)
-            x += now / whole
+        now = _own(node.spent, [spent for _, spent in inner], part)
+        before = _own(node.before, [each.before for each, _ in inner], part)
+        if now:
+            yield Frame(x, now.total() / whole, level + 1, KIND_NAMES[part], now, before)
+            x += now.total() / whole
 
 
 def _known(node: Node) -> Iterator[Node]:
@@ -73,21 +72,21 @@ def _known(node: Node) -> Iterator[Node]:
     for each in node.body:
         if each.spent is None:
             yield from _known(each)
-        elif each.spent.time_s > 0 and each.kind != "call":
+        elif each.kind != "call":
             yield each
 
 
-def _own(whole: Spent | None, inner: list[Spent | None], part: str) -> float:
+def _own(whole: Spent | None, inner: Sequence[Spent | None], part: str) -> Spent:
     """Return a part of the time of a node that is in none of those in it."""
     if whole is None:
-        return 0.0
-    left = whole.parts.get(part, 0.0) - sum(e.parts.get(part, 0.0) for e in inner if e is not None)
-    return left if left > 1e-9 * whole.time_s else 0.0
+        return Spent()
+    left = whole[part] - sum(each[part] for each in inner if each is not None)
+    return Spent({part: left} if left > 1e-9 * whole.total() else {})
 
 
-def growth(tree: CallTree, now_s: float, then_s: float) -> float | None:
+def growth(tree: CallTree, now: Spent, then: Spent | None) -> float | None:
     """Return the core time over that at the smallest count; None where there was none."""
-    return None if then_s <= 0 else tree.n * now_s / (tree.base_n * then_s)
+    return tree.n * now.total() / (tree.base_n * then.total()) if then else None
 
 
 def step_of(ratio: float | None) -> int:
@@ -115,14 +114,14 @@ def flame_chart(tree: CallTree) -> str:
 def told(tree: CallTree, frame: Frame) -> str:
     """Return what a frame is, in words."""
     share = percent(frame.width)
-    ratio = growth(tree, frame.now_s, frame.then_s)
+    ratio = growth(tree, frame.now, frame.then)
     was = "did not occur" if ratio is None else f"{factor(ratio)} the core time of {tree.base_n:,}"
-    return f"{frame.name}: {seconds(frame.now_s)}, {share} at {tree.n:,}; {was}"
+    return f"{frame.name}: {seconds(frame.now.total())}, {share} at {tree.n:,}; {was}"
 
 
 def _drawn(tree: CallTree, frame: Frame, first: bool) -> str:
     x, wide, y = frame.x * WIDTH, max(frame.width * WIDTH - GAP, 0.5), frame.level * ROW
-    step = step_of(growth(tree, frame.now_s, frame.then_s))
+    step = step_of(growth(tree, frame.now, frame.then))
     label = shortened(frame.name, wide)
     words = escape(told(tree, frame))
     text = f'<text x="{at(x + 6)}" y="{at(y + 16)}">{escape(label)}</text>'
