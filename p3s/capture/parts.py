@@ -71,8 +71,8 @@ class Parts:
     left out.
     """
 
-    event: Ints
-    call: Ints
+    event: Ints = field(default_factory=no_events)
+    call: Ints = field(default_factory=no_events)
     done: Ints = field(default_factory=no_pairs)
     stands: Ints = field(default_factory=no_pairs)
     late: Bools = field(default_factory=no_flags)
@@ -131,46 +131,41 @@ class Laying:
 
 
 def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
-    """Return a rank with parts in place of events.
+    """Return a rank with parts in place of events, and without those that are gone.
 
     Of several parts the first has the work and the counters before the event, the last that is a
     message or a completion (none to MPI_PROC_NULL) has its time. A completion of requests that
-    are several messages now completes all of these.
+    are several messages now completes all of these. What lies before an event that is gone lies
+    before the next; its time adds to that of the one before.
     """
-    place = _Places.of(len(rt.call), parts.event)
-    if len(parts.event):
-        rt = _in_place(rt, parts, place, book)
-    return _without(rt, place.first[parts.gone]) if len(parts.gone) else rt
-
-
-def _without(rt: RankTrace, gone: Ints) -> RankTrace:
-    """Return a rank without some of its events and what they have to do with requests.
-
-    What lies before such an event lies before the next; its time adds to that of the one before.
-    """
-    left_out = np.zeros(len(rt.call), dtype=bool)
-    left_out[gone] = True
-    keep = np.flatnonzero(~left_out)
-    to = np.arange(len(rt.call)) - (np.cumsum(left_out) - left_out)
-    known = ~left_out[rt.done].any(axis=1)
-    threads = rt.threads
-    if threads is not None:
-        threads = replace(threads, event=to[threads.event])
+    if not len(parts.event) and not len(parts.gone):
+        return rt
+    place = _Places.of(len(rt.call), parts)
+    call = np.asarray(rt.call, dtype=np.int64)[place.source]
+    call[place.part] = parts.call
+    done, cancelled, touched = _requests(rt, parts, place)
+    if not parts.single:
+        _completions(call, done, touched, rt, place, book)
+    late = place.part[np.flatnonzero(parts.late)]
+    start, elapsed = _times(rt, place, call, book, late)
+    ordinal = rt.ordinal
+    if ordinal is not None:
+        ordinal = (ordinal - np.cumsum(place.size == 0))[place.source]
     return replace(
         rt,
-        call=rt.call[keep],
-        start_ns=np.asarray(rt.start_ns)[keep],
-        elapsed_ns=np.add.reduceat(np.asarray(rt.elapsed_ns), keep) if len(keep) else keep,
-        work=gathered(rt.work, keep),
-        counters=gathered(rt.counters, keep) if len(rt.counters) else rt.counters,
-        gap=None if rt.gap is None else gathered(rt.gap, keep),
-        ordinal=None if rt.ordinal is None else (rt.ordinal - np.cumsum(left_out))[keep],
-        thread=None if rt.thread is None else rt.thread[keep],
-        threads=threads,
-        done=to[rt.done[known]],
-        cancelled=rt.cancelled[known],
-        accesses=_accesses_without(rt, gone),
-        anybody=to[rt.anybody[~left_out[rt.anybody]]],
+        call=call.astype(np.int32),
+        start_ns=start,
+        elapsed_ns=elapsed,
+        work=place.at_first(rt.work),
+        counters=place.at_first(rt.counters) if len(rt.counters) else rt.counters,
+        gap=None if rt.gap is None else place.at_first(rt.gap),
+        ordinal=ordinal,
+        thread=None if rt.thread is None else rt.thread[place.source],
+        threads=rt.threads and replace(rt.threads, event=place.first[rt.threads.event]),
+        done=done,
+        cancelled=cancelled,
+        accesses=_accesses(rt, place),
+        anybody=place.first[rt.anybody[place.size[rt.anybody] > 0]],
     )
 
 
@@ -182,59 +177,25 @@ def gathered(values: Ints, keep: Ints) -> Ints:
     return np.diff(total, axis=0, prepend=np.zeros_like(total[:1]))
 
 
-def _accesses_without(rt: RankTrace, gone: Ints) -> Ints | None:
-    """Return the accesses to files by the ordinals that events have without some of them."""
+def _accesses(rt: RankTrace, place: _Places) -> Ints | None:
+    """Return the accesses to files by the new numbers, or ordinals, of their events."""
     if rt.accesses is None or not len(rt.accesses):
         return rt.accesses
-    ordinal = gone if rt.ordinal is None else rt.ordinal[gone]
     found = rt.accesses.copy()
-    found[:, 0] -= np.searchsorted(np.sort(ordinal), found[:, 0])
-    return found
-
-
-def _in_place(rt: RankTrace, parts: Parts, place: _Places, book: CallBook) -> RankTrace:
-    """Return a rank with its parts, see replaced."""
-    call = np.asarray(rt.call, dtype=np.int64)[place.source]
-    call[place.part] = parts.call
-    done, cancelled, touched = _requests(rt, parts, place)
-    if not parts.single:
-        _completions(call, done, touched, rt, place, book)
-    late = place.part[np.flatnonzero(parts.late)]
-    start, elapsed = _times(rt, place, call, book, late)
-    threads = rt.threads
-    if threads is not None:
-        threads = replace(threads, event=place.first[threads.event])
-    return replace(
-        rt,
-        call=call.astype(np.int32),
-        start_ns=start,
-        elapsed_ns=elapsed,
-        work=place.at_first(rt.work),
-        counters=place.at_first(rt.counters) if len(rt.counters) else rt.counters,
-        gap=None if rt.gap is None else place.at_first(rt.gap),
-        ordinal=None if rt.ordinal is None else rt.ordinal[place.source],
-        thread=None if rt.thread is None else rt.thread[place.source],
-        threads=threads,
-        done=done,
-        cancelled=cancelled,
-        accesses=_accesses(rt, place),
-    )
-
-
-def _accesses(rt: RankTrace, place: _Places) -> Ints | None:
-    """Return the accesses to files with their events' new numbers; ordinals are kept."""
-    if rt.accesses is None or rt.ordinal is not None or not len(rt.accesses):
-        return rt.accesses
-    found = rt.accesses.copy()
-    found[:, 0] = place.first[found[:, 0]]
+    if rt.ordinal is None:
+        found[:, 0] = place.first[found[:, 0]]
+    else:
+        found[:, 0] -= np.searchsorted(rt.ordinal[place.size == 0], found[:, 0])
     return found
 
 
 @dataclass(frozen=True)
 class _Places:
-    """Where events go: ``first`` and ``last`` of each event, ``source``: event of each place,
-    ``part``: place of each part, ``has``: which events have parts."""
+    """Where events go: ``size``: places of each event, ``first`` and ``last`` of them (of one that
+    is gone: those of the next and of the event before), ``source``: event of each place, ``part``:
+    place of each part, ``has``: which events have parts."""
 
+    size: Ints
     first: Ints
     last: Ints
     source: Ints
@@ -242,27 +203,34 @@ class _Places:
     has: Bools
 
     @staticmethod
-    def of(events: int, of_part: Ints) -> _Places:
+    def of(events: int, parts: Parts) -> _Places:
+        of_part = parts.event
         count = np.bincount(of_part, minlength=events)
         size = np.maximum(count, 1)
+        size[parts.gone] = 0
         first = np.cumsum(size) - size
         begins = np.cumsum(count) - count
         part = first[of_part] + np.arange(len(of_part)) - begins[of_part]
         source = np.repeat(np.arange(events), size)
-        return _Places(first, first + size - 1, source, part, count > 0)
+        return _Places(size, first, first + size - 1, source, part, count > 0)
+
+    @property
+    def kept(self) -> Ints:
+        """The events that are not gone."""
+        return np.flatnonzero(self.size)
 
     def at_first(self, values: Ints) -> Ints:
         out = np.zeros((len(self.source), *values.shape[1:]), dtype=np.int64)
-        out[self.first] = values
+        out[self.first[self.kept]] = gathered(values, self.kept)
         return out
 
 
 def _requests(rt: RankTrace, parts: Parts, place: _Places) -> tuple[Ints, Bools, Ints]:
     """Return completions and which are cancelled, and the events that complete parts of others."""
     own = place.part[parts.done] if len(parts.done) else no_pairs()
-    if not len(rt.done):
-        return own, np.zeros(len(own), dtype=bool), own[:0, 0]
-    posting = rt.done[:, 1]
+    known = (place.size[rt.done] > 0).all(axis=1)
+    rows, flags = rt.done[known], rt.cancelled[known]
+    posting = rows[:, 1]
     changed = place.has[posting]
     order = np.argsort(parts.stands[:, 0], kind="stable")
     of, part = parts.stands[order].T
@@ -273,9 +241,9 @@ def _requests(rt: RankTrace, parts: Parts, place: _Places) -> tuple[Ints, Bools,
     at = place.first[posting[row]]
     several = changed[row]
     at[several] = place.part[part[(low[row] + turn)[several]]]
-    pairs = np.stack([place.last[rt.done[row, 0]], at], axis=1)
-    touched = np.unique(rt.done[changed, 0])
-    cancelled = np.concatenate([np.zeros(len(own), dtype=bool), rt.cancelled[row]])
+    pairs = np.stack([place.last[rows[row, 0]], at], axis=1)
+    touched = np.unique(rows[changed, 0])
+    cancelled = np.concatenate([np.zeros(len(own), dtype=bool), flags[row]])
     return np.concatenate([own, pairs]), cancelled, touched
 
 
@@ -303,16 +271,20 @@ def _times(
     rt: RankTrace, place: _Places, call: Ints, book: CallBook, late: Ints
 ) -> tuple[Ints, Ints]:
     """Return when the parts begin and how long they take."""
+    kept = place.kept
+    if not len(kept):
+        return kept, kept
     null = nulls(book.calls)[call]
     null[late] = True
     place_of = np.where(null, -1, np.arange(len(call)))
-    carrier = np.maximum.reduceat(place_of, place.first) if len(place.first) else place_of
-    carrier = np.where(carrier >= 0, carrier, place.last)
+    carrier = np.maximum.reduceat(place_of, place.first[kept])
+    carrier = np.where(carrier >= 0, carrier, place.last[kept])
+    took = np.asarray(rt.elapsed_ns, dtype=np.int64)
     elapsed = np.zeros(len(call), dtype=np.int64)
-    elapsed[carrier] = rt.elapsed_ns
+    elapsed[carrier] = np.add.reduceat(took, kept)
     start = np.asarray(rt.start_ns, dtype=np.int64)[place.source]
-    behind = np.arange(len(call)) > carrier[place.source]
-    start[behind] += np.asarray(rt.elapsed_ns)[place.source[behind]]
+    behind = np.arange(len(call)) > np.repeat(carrier, place.size[kept])
+    start[behind] += took[place.source[behind]]
     return start, elapsed
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p3s.base.arrays import Bools, Ints
-from p3s.capture.parts import gathered
+from p3s.capture.parts import CallBook, Parts, replaced
 from p3s.capture.types import RankTrace
 from p3s.signature.fold import Loop
 
@@ -348,25 +348,9 @@ class Completions:
         call[some] = [
             self.sums.get(key, key[0]) for key in zip(first.tolist(), total.tolist(), strict=True)
         ]
-        return _kept(replace(rt, call=call), np.flatnonzero(begins))
+        gone = Parts(gone=np.flatnonzero(~begins), single=True)
+        return replaced(replace(rt, call=call), gone, CallBook(list(calls)))
 
 
 def _as_wait(call: Call, replaces: bool) -> Call:
     return replace(call, op=WAITS.get(call.op, call.op)) if replaces else call
-
-
-def _kept(rt: RankTrace, keep: np.ndarray) -> RankTrace:
-    """Return a rank with some of its events; those before the next one add to its time."""
-    if len(keep) == len(rt.call):
-        return rt
-    return replace(
-        rt,
-        call=rt.call[keep],
-        start_ns=np.asarray(rt.start_ns)[keep],
-        elapsed_ns=np.add.reduceat(np.asarray(rt.elapsed_ns), keep),
-        work=gathered(rt.work, keep),
-        counters=np.asarray(rt.counters)[keep] if len(rt.counters) else rt.counters,
-        ordinal=None if rt.ordinal is None else rt.ordinal[keep],
-        thread=None if rt.thread is None else rt.thread[keep],
-        gap=None if rt.gap is None else rt.gap[keep],
-    )

@@ -222,7 +222,7 @@ class _Reading:
             rt = run.ranks[rank]
             for block in blocks_of(rt):
                 recorded.take(block)
-            rt = self._logical.once(teams.numbered(rt))
+            rt = self._logical.once(rt)
             for block in blocks_of(rt):
                 sums.take(block)
             return rt, recorded, sums

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy
@@ -73,13 +73,6 @@ class Teams(AtPlaces):
         return self.total("longest") / even if even > 0 else float("nan")
 
 
-def numbered(rt: RankTrace) -> RankTrace:
-    """Return a rank whose events have their numbers: rows of threads and accesses name them so."""
-    if getattr(rt, "threads", None) is None and getattr(rt, "accesses", None) is None:
-        return rt
-    return replace(rt, ordinal=np.arange(len(rt.call)))
-
-
 def teams_of(rt: RankTrace, kept: numpy.ndarray, nodes: numpy.ndarray) -> numpy.ndarray:
     """Return the rows of a rank, columns COLUMNS.
 
@@ -89,8 +82,7 @@ def teams_of(rt: RankTrace, kept: numpy.ndarray, nodes: numpy.ndarray) -> numpy.
     threads = getattr(rt, "threads", None)
     if threads is None or not len(threads.event) or not len(kept):
         return none(COLUMNS)
-    ordinal = kept if rt.ordinal is None else rt.ordinal[kept]
-    at = kept[np.minimum(np.searchsorted(ordinal, threads.event), len(kept) - 1)]
+    at = kept[np.minimum(np.searchsorted(kept, threads.event), len(kept) - 1)]
     found, where = np.unique(nodes[at], return_inverse=True)
     out = np.zeros((len(found), len(COLUMNS)), dtype=np.int64)
     out[:, 0], out[:, 1] = rt.rank, found
