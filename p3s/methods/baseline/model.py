@@ -200,6 +200,14 @@ class Said:
     high: float | None
     ratio: float
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Ends of the interval; the time itself where there is none."""
+        return (
+            self.seconds if self.low is None else self.low,
+            self.seconds if self.high is None else self.high,
+        )
+
 
 @dataclass(frozen=True)
 class Baseline:
@@ -240,7 +248,7 @@ class Baseline:
             raise ValueError("parameters have no number")
         if len(self.counts) < 2:
             raise ValueError("no points that can have been fitted")
-        for name in {"three-term": "abc", "amdahl": ("serial", "parallel")}.get(self.family, ()):
+        for name in FAMILIES[self.family].keys if FAMILIES[self.family].positive else ():
             if not 0 <= self.parameters[name] < math.inf:
                 raise ValueError(f"{name} cannot be this")
         self.fitted.predict(self.counts, np.ones((1, len(self.inputs))))  # missing numbers show now
@@ -299,14 +307,16 @@ class Baseline:
             self.points, self.fitted, counts, row, weights=self.weights, reduction=self.reduction
         )
         curves = [*(ends or ()), *self._others(counts, row)]
-        if not curves:
-            return [
-                Said(int(n), float(t), None, None, self.ratio(int(n)))
-                for n, t in zip(counts, told, strict=True)
-            ]
-        low, high = np.min([told, *curves], axis=0), np.max([told, *curves], axis=0)
+        spread = np.array([told, *curves])
+        low, high = spread.min(axis=0).tolist(), spread.max(axis=0).tolist()
         return [
-            Said(int(n), float(told[i]), float(low[i]), float(high[i]), self.ratio(int(n)))
+            Said(
+                int(n),
+                float(told[i]),
+                low[i] if curves else None,
+                high[i] if curves else None,
+                self.ratio(int(n)),
+            )
             for i, n in enumerate(counts)
         ]
 
