@@ -26,15 +26,17 @@ def add_answers(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> None:
     A black hole takes the questions of its rank in their order; the receives of the sends
     between them are posted well before, so that a question never waits behind a message.
     """
-    send = np.flatnonzero(traffic.send & ~traffic.send_in)
-    receive = np.flatnonzero(traffic.receive & ~traffic.receive_in)
-    send = send[np.argsort(traffic.send_to[send], kind="stable")]
-    receive = receive[np.argsort(traffic.receive_from[receive], kind="stable")]
+    send = np.flatnonzero(traffic.send.away)
+    receive = np.flatnonzero(traffic.receive.away)
+    send = send[np.argsort(traffic.send.process[send], kind="stable")]
+    receive = receive[np.argsort(traffic.receive.process[receive], kind="stable")]
     send_key = np.zeros(len(send), dtype=np.int64)
     receive_key = np.zeros(len(receive), dtype=np.int64)
-    for hole in np.unique(np.concatenate((traffic.send_to[send], traffic.receive_from[receive]))):
-        mine = slice(*np.searchsorted(traffic.send_to[send], (hole, hole + 1)))
-        asked = slice(*np.searchsorted(traffic.receive_from[receive], (hole, hole + 1)))
+    for hole in np.unique(
+        np.concatenate((traffic.send.process[send], traffic.receive.process[receive]))
+    ):
+        mine = slice(*np.searchsorted(traffic.send.process[send], (hole, hole + 1)))
+        asked = slice(*np.searchsorted(traffic.receive.process[receive], (hole, hole + 1)))
         sent, questions = send[mine], receive[asked]
         before = np.searchsorted(sent, questions, side="right")
         number = np.arange(len(sent))
@@ -43,22 +45,24 @@ def add_answers(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> None:
         send_key[mine] = gap * wide + 4 * number
         receive_key[asked] = np.arange(len(questions)) * wide + wide - 4
     blocks.add(
-        traffic.send_to[send],
+        traffic.send.process[send],
         send_key,
         send,
         code=Code.IRECV,
         peer=traffic.process[send],
-        tag=traffic.send_tag[send],
+        tag=traffic.send.tag[send],
         bytes=loaded.steps.bytes[send],
-        offset=offsets(traffic.send_to[send], traffic.send_tag[send], loaded.steps.bytes[send]),
+        offset=offsets(
+            traffic.send.process[send], traffic.send.tag[send], loaded.steps.bytes[send]
+        ),
     )
     blocks.add(
-        traffic.receive_from[receive],
+        traffic.receive.process[receive],
         receive_key,
         receive,
         code=Code.ANSWER,
         peer=traffic.process[receive],
-        tag=traffic.receive_tag[receive],
+        tag=traffic.receive.tag[receive],
         bytes=loaded.arrives[receive],
     )
 
@@ -70,14 +74,14 @@ def add_timed(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> None:
     one partner, communicator and tag keep their order whatever the schedule says.
     """
     steps = loaded.steps
-    send = np.flatnonzero(traffic.send & ~traffic.send_in)
-    receive = np.flatnonzero(traffic.receive & ~traffic.receive_in)
+    send = np.flatnonzero(traffic.send.away)
+    receive = np.flatnonzero(traffic.receive.away)
     local = np.concatenate((send, receive))
     if len(local) == 0:
         return
-    hole = np.concatenate((traffic.send_to[send], traffic.receive_from[receive]))
+    hole = np.concatenate((traffic.send.process[send], traffic.receive.process[receive]))
     takes = np.arange(len(local)) < len(send)
-    tag = np.concatenate((traffic.send_tag[send], traffic.receive_tag[receive]))
+    tag = np.concatenate((traffic.send.tag[send], traffic.receive.tag[receive]))
     at = _in_order(
         codes_of((hole, takes.astype(np.int64), tag)),
         local,
