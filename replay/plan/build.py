@@ -16,8 +16,8 @@ import numpy as np
 from p3s.base.arrays import Bools, Ints
 from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
-from p3s.replay.plan.build_traffic import Blocks, Table, Traffic, Why, offsets, traffic_of, waited
-from p3s.replay.plan.executed import CODES, collective_numbers, completers
+from p3s.replay.plan.build_traffic import Blocks, Table, Traffic, Why, offsets, traffic_of
+from p3s.replay.plan.executed import CODES, collective_numbers, completers, waited
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import WAITING, Code, Pairing, Program, World, among
 from p3s.simulate.steps import REQUESTS, Op

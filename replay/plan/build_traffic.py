@@ -111,12 +111,6 @@ class Blocks:
         )
 
 
-def waited(begin: Ints, number: Ints) -> Ints:
-    """Return begin[i], begin[i] + 1, ... (number[i] of them) for all i, one after the other."""
-    total = np.concatenate(([0], np.cumsum(number)))
-    return np.repeat(begin - total[:-1], number) + np.arange(int(total[-1]))
-
-
 _ALIGNMENT = 64
 #: Messages of a process share room beyond this size; nobody looks at what is received.
 _BUFFER_BYTES = 256 << 20
