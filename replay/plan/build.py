@@ -15,7 +15,7 @@ import numpy as np
 
 from p3s.base.arrays import Bools, Ints
 from p3s.program.order.pairs import codes_of
-from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
+from p3s.replay.plan.build_holes import Noise, add_holes, add_noise
 from p3s.replay.plan.build_traffic import Blocks, Table, Traffic, Why, offsets, traffic_of
 from p3s.replay.plan.executed import CODES, collective_numbers, completers, waited
 from p3s.replay.plan.loaded import Loaded
@@ -89,7 +89,7 @@ def build_program(
     kept = traffic.runs | (counts > 0)
     blocks = Blocks(world.size)
     comms = _measured(blocks, loaded, traffic, kept, taken, counts, what, buffered_bytes)
-    (add_timed if what == "timed" else add_answers)(blocks, loaded, traffic)
+    add_holes(blocks, loaded, traffic, timed=what == "timed")
     has_noise = add_noise(blocks, world, noise)
     table = blocks.finish(loaded.step)
     lists, list_start = _lists(table, loaded, taken, counts)

@@ -127,38 +127,23 @@ def choose(
         trials = [_trial(name, data, held, weights) for name in given]
     good = [trial for trial in trials if trial.error is not None]
     if len(given) == 1:
-        fitted = fit(given[0], data, weights_of(weights, data.seconds))
-        return Choice(fitted, tuple(trials), tuple(held), "asked for")
-    if good:
-        best = min(good, key=lambda trial: (trial.missed, trial.n_params))
-        fitted = fit(best.family, data, weights_of(weights, data.seconds))
-        which = ", ".join(map(str, held))
-        them = "them" if len(held) > 1 else "it"
-        return Choice(
-            fitted,
-            tuple(trials),
-            tuple(held),
-            f"closest at {which} processes, fitted without {them}",
-        )
-    return _unchosen(data, given, weights, trials, held)
-
-
-def _unchosen(
-    data: Data, given: Sequence[str], weights: str, trials: Sequence[Trial], held: Sequence[int]
-) -> Choice:
-    """Take the paper's form, or the first that can be fitted: two counts tell forms apart badly."""
-    order = sorted(given, key=lambda name: name != USUAL)
-    why = ""
+        order, why = given, "asked for"
+    elif good:
+        order = [min(good, key=lambda trial: (trial.missed, trial.n_params)).family]
+        which, them = ", ".join(map(str, held)), "them" if len(held) > 1 else "it"
+        why = f"closest at {which} processes, fitted without {them}"
+    else:  # two counts tell forms apart badly: the paper's form, or the first that can be fitted
+        order = sorted(given, key=lambda name: name != USUAL)
+        why = "too few counts to choose by holding one out"
+    first: P3SError | None = None
     for name in order:
         try:
             fitted = fit(name, data, weights_of(weights, data.seconds))
         except P3SError as error:
-            why = why or str(error)
+            first = first or error
             continue
-        return Choice(
-            fitted, tuple(trials), tuple(held), "too few counts to choose by holding one out"
-        )
-    raise P3SError(why or "no model family to fit")
+        return Choice(fitted, tuple(trials), tuple(held), why)
+    raise first or P3SError("no model family to fit")
 
 
 def _trial(name: str, data: Data, held: Sequence[int], weights: str) -> Trial:
