@@ -211,11 +211,12 @@ def _halves(loaded: Loaded) -> tuple[Half, Half]:
     """Return the sends of the steps and their receives, with the tags of the program."""
     steps = loaded.steps
     double = steps.op == Op.SENDRECV
-    second = [np.where(double, steps.peer2, steps.peer), np.where(double, steps.tag2, steps.tag)]
+    peer2 = np.where(double, steps.peer2, steps.peer)
+    tag2 = np.where(double, steps.tag2, steps.tag)
     made = []
     for ops, partner, tag, other, nbytes in (
         (SENDS, steps.peer, steps.tag, steps.to, steps.bytes),
-        (RECEIVES, *second, steps.source, loaded.arrives),
+        (RECEIVES, peer2, tag2, steps.source, loaded.arrives),
     ):
         there = steps.is_op(*ops) & (partner >= 0)
         inside = np.isin(partner, steps.ranks)

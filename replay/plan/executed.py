@@ -144,9 +144,8 @@ def executed(program: Program, world: World | None = None, *, work_scale: float 
     rows, kind = events[event], code[event]
     alone, called, answer = among(kind, *_ALONE), among(kind, *_CALLED), kind == Code.ANSWER
     control = (kind == Code.ASK) | (answer & begins)
-    most = {Code.WAITANY: 1, Code.WAITSOME: rows["arg"]}
-    number = np.where(alone, listed[event], 0)
-    for one, at_most in most.items():
+    number = np.where(alone, listed[event], 0).astype(np.int64)
+    for one, at_most in ((Code.WAITANY, np.ones_like(number)), (Code.WAITSOME, rows["arg"])):
         number = np.where(kind == one, np.minimum(number, at_most), number)
     half = events[np.minimum(event + 1, len(events) - 1)]
     double = kind == Code.SENDRECV
