@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import joined, plural
-from p3s.methods.baseline.times import REDUCTIONS, TOTAL, RunTime, Times, chosen
+from p3s.methods.baseline.times import TOTAL, RunTime, Times, chosen, inputs_of, reduction_of
 from p3s.methods.baseline.trees.diagnostics import Report, by_workload, prune, report
 from p3s.methods.baseline.trees.features import COUNTER, derived
 from p3s.methods.baseline.trees.grow import grow
@@ -110,9 +110,7 @@ def table_of(times: Times, reading: Reading, words: Sequence[str] = ()) -> TreeR
     """
     if reading.target not in TARGETS:
         raise UsageError(f"--target {reading.target}: is none; one of {', '.join(TARGETS)}")
-    if reading.reduction not in REDUCTIONS:
-        known = ", ".join(REDUCTIONS)
-        raise UsageError(f"{reading.reduction}: no reduction of repeats; one of {known}")
+    reduction_of(reading.reduction)
     every = [r for r in chosen(times.runs, reading.where or {}) if r.component == TOTAL]
     most = reading.most
     runs = [r for r in every if r.valid and reading.least <= r.n and (not most or r.n <= most)]
@@ -140,10 +138,7 @@ def _seconds(runs: Sequence[RunTime]) -> Floats:
 
 
 def _columns(runs: Sequence[RunTime]) -> dict[str, Floats]:
-    names = [name for name, _ in runs[0].inputs]
-    for run in runs:
-        if [name for name, _ in run.inputs] != names:
-            raise P3SError("run times have different inputs; every run needs all of them")
+    names = inputs_of(runs)
     values = np.array([[value for _, value in run.inputs] for run in runs]).reshape(len(runs), -1)
     found = {name: values[:, i] for i, name in enumerate(names)}
     return found | {"processes": np.array([float(run.n) for run in runs])}
@@ -202,7 +197,8 @@ def _reduced(table: Table, reading: Reading) -> Table:
     distinct, which = np.unique(values, axis=0, return_inverse=True)
     order = np.argsort(which, kind="stable")
     parts = np.split(table.y[order], np.flatnonzero(np.diff(which[order])) + 1)
-    y = np.array([REDUCTIONS[reading.reduction](part.tolist()) for part in parts])
+    reduce = reduction_of(reading.reduction)
+    y = np.array([reduce(part.tolist()) for part in parts])
     return Table(dict(zip(names, distinct.T.copy(), strict=True)), y, table.levels)
 
 
