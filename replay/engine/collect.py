@@ -256,7 +256,7 @@ class Collector:
         """Return the measurements."""
         if self.passes == 0:
             return ProgramResult(0, np.zeros((0, self.processes)))
-        columns = {
+        columns: dict[str, Any] = {
             name: np.concatenate([getattr(batch, name) for batch in self._batches])
             for name in COLLECTED
         }

@@ -130,12 +130,12 @@ def executed(program: Program, world: World | None = None, *, work_scale: float 
     listed = np.bincount(waiting, minlength=len(events))
     count = (_OP_OF[code] > 0).astype(np.int64)
     count[code == Code.ANSWER] = 2
-    for which, number in (
+    for which, steps_of in (
         (among(code, Code.LINK_SEND, Code.LINK_RECV), events["number"]),
         (code == Code.END, listed > 0),
         (code == Code.NOTHING, work > 0),
     ):
-        count[which] = number[which]
+        count[which] = steps_of[which]
     count[still[process]] = 0
     total = starts(count)
     first = np.where(count > 0, total[:-1], -1)
@@ -144,7 +144,7 @@ def executed(program: Program, world: World | None = None, *, work_scale: float 
     rows, kind = events[event], code[event]
     alone, called, answer = among(kind, *_ALONE), among(kind, *_CALLED), kind == Code.ANSWER
     control = (kind == Code.ASK) | (answer & begins)
-    number = np.where(alone, listed[event], 0).astype(np.int64)
+    number: Ints = np.where(alone, listed[event], 0).astype(np.int64)
     for one, at_most in ((Code.WAITANY, np.ones_like(number)), (Code.WAITSOME, rows["arg"])):
         number = np.where(kind == one, np.minimum(number, at_most), number)
     half = events[np.minimum(event + 1, len(events) - 1)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from p3s.base.errors import P3SError
-from p3s.base.text import percent, processes, seconds, visible
+from p3s.base.text import joined, percent, processes, seconds, visible
 from p3s.methods.baseline.fromstudy import measured_of
 from p3s.methods.baseline.model import TESTED_RATIO, Baseline, Said, fit_series
 from p3s.methods.baseline.times import from_mapping
@@ -93,7 +93,7 @@ def join(counts: Sequence[int]) -> str:
     texts = [f"{n:,}" for n in counts]
     if len(texts) > 8:
         return f"{texts[0]}, {texts[1]}, ... {texts[-1]}"
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+    return joined(texts)
 
 
 #: Relative difference from which the two disagree.

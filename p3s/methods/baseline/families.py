@@ -322,7 +322,8 @@ def _used(fitted: Fitted) -> int:
     family = family_of(fitted.family)
     if not family.positive:
         return fitted.n_params
-    return max(1, sum(fitted.parameters[name] > 0 for name in family.keys))
+    result: int = max(1, sum(fitted.parameters[name] > 0 for name in family.keys))
+    return result
 
 
 def _configurations(

@@ -55,7 +55,7 @@ def knots_of(q: Floats) -> Floats:
     """Return three to five knots at quantiles of the distinct logarithms; more of more counts."""
     distinct = np.unique(np.log2(q))
     number = 3 if len(distinct) < 8 else 4 if len(distinct) < 16 else 5
-    return np.quantile(distinct, _QUANTILES[number])
+    return np.asarray(np.quantile(distinct, _QUANTILES[number]))
 
 
 def splines(q: Floats, x: Floats, knots: Floats) -> Floats:

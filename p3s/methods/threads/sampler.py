@@ -211,7 +211,7 @@ class _Laws:
     score: Floats
 
     def take(self, rows: np.ndarray) -> _Laws:
-        return _Laws(*(column[rows] for column in _columns(self)))
+        return _Laws(*(column[rows] for column in vars(self).values()))
 
 
 def sample(problem: Problem, random: np.random.Generator) -> State:
@@ -295,13 +295,9 @@ def _moved(problem: Problem, laws: _Laws, heat: float, random: np.random.Generat
     return _Laws(
         *(
             np.where(taken.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-            for new, old in zip(_columns(made), _columns(laws), strict=True)
+            for new, old in zip(vars(made).values(), vars(laws).values(), strict=True)
         )
     )
-
-
-def _columns(laws: _Laws) -> tuple[Floats, ...]:
-    return laws.cube, laws.design, laws.width, laws.coefficient, laws.error, laws.score
 
 
 def _drawn(problem: Problem, laws: _Laws, random: np.random.Generator) -> State:
