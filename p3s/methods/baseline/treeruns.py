@@ -30,20 +30,7 @@ def efficiency(resources: Floats, time: Floats, used: Floats) -> Floats:
     T_c, the seconds that they computed for, added up (eq. 4.10). Errors: P3SError where E is above
     1.
     """
-    found = used / (resources * time)
-    _check(found)
-    return np.asarray(found)
-
-
-def index(resources: Floats, time: Floats, used: Floats) -> Floats:
-    """Return E_index = T_iter / E = K T_iter^2 / T_c in seconds (eq. 4.9), never below T_iter.
-
-    The less the better.
-    """
-    return np.asarray(time / efficiency(resources, time, used))
-
-
-def _check(found: Floats) -> None:
+    found = np.asarray(used / (resources * time))
     wrong = np.flatnonzero(~((found > 0) & (found <= 1 + _CLOCKS)))
     if len(wrong):
         at = int(wrong[0])
@@ -52,6 +39,15 @@ def _check(found: Floats) -> None:
             "for longer than they had time for, or never; are both times in one unit, and of one "
             "iteration?"
         )
+    return found
+
+
+def index(resources: Floats, time: Floats, used: Floats) -> Floats:
+    """Return E_index = T_iter / E = K T_iter^2 / T_c in seconds (eq. 4.9), never below T_iter.
+
+    The less the better.
+    """
+    return np.asarray(time / efficiency(resources, time, used))
 
 
 #: Columns that are the workload, the threads of a process, seconds of computation of all workers,
