@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p3s.base.errors import P3SError
-from p3s.methods.baseline.regression import explicit, fit_explicit, least_norm
+from p3s.methods.baseline.families import Data, Fitted
+from p3s.methods.baseline.families import fit as fit_family
+from p3s.methods.baseline.regression import least_norm
 
 Array = NDArray[np.float64]
 
@@ -97,7 +99,8 @@ class Explicit:
 
     def predict(self, rows: Design) -> Array:
         """Return seconds of all rows."""
-        return explicit({"linear": list(self.linear)}, rows.n, rows.inputs)
+        parameters = {"linear": list(self.linear), "n_params": len(self.linear)}
+        return Fitted("explicit", parameters, rows.names).predict(rows.n, rows.inputs)
 
 
 def _fit_anyway(q: Array, t: Array, x: Array, w: Array, ridge: float) -> dict[str, Any]:
@@ -129,5 +132,6 @@ def fit(rows: Design, *, anyway: bool = False, ridge: float = 0.0) -> Explicit:
     if anyway or ridge > 0:
         found = _fit_anyway(rows.n, rows.seconds, rows.inputs, ones, ridge)
     else:
-        found = fit_explicit(rows.n, rows.seconds, rows.inputs, ones, rows.names)
-    return Explicit(tuple(found["linear"]), int(found["rank"]))
+        data = Data(rows.n, rows.seconds, rows.inputs, rows.names)
+        found = fit_family("explicit", data, ones).parameters
+    return Explicit(tuple(found["linear"]), int(found.get("rank", len(found["linear"]))))

@@ -111,19 +111,19 @@ def _bucket(flood: Flood) -> Link:
     """
     sent, ns = np.asarray(flood.sent, np.float64), np.asarray(flood.ns, np.float64)
     count = len(sent)
-    whole = _line(sent, ns)
-    best: tuple[float, int, tuple[float, float], tuple[float, float]] | None = None
+    whole = np.polyfit(sent, ns, 1)
+    best: tuple[float, int, Floats, Floats] | None = None
     for knee in range(2, min(count // 2, count - _FEWEST) + 1):
-        first, second = _line(sent[:knee], ns[:knee]), _line(sent[knee:], ns[knee:])
+        first, second = (np.polyfit(sent[of], ns[of], 1) for of in (slice(knee), slice(knee, None)))
         square = _squares(sent[:knee], ns[:knee], first) + _squares(sent[knee:], ns[knee:], second)
         if best is None or square < best[0]:
             best = (square, knee, first, second)
-    if best is None or best[3][1] <= _KNEE * max(best[2][1], 0.0):
+    if best is None or best[3][0] <= _KNEE * max(best[2][0], 0.0):
         # A constant rate from the first byte on: the last part is the steady one.
         lines, knee, tail, kind = (whole, whole), 0, count // 4, "steady rate of"
     else:
         lines, knee, tail, kind = best[2:], best[1], best[1], "token bucket through"
-    rate = 1.0 / max(lines[1][1], 1e-12)
+    rate = 1.0 / max(float(lines[1][0]), 1e-12)
     low, high = _slopes(sent[tail:], ns[tail:])
     return Link(
         rate,
@@ -146,14 +146,8 @@ def _burst(flood: Flood, rate: float, knee: int) -> float:
     return burst if burst > _FIRST * flood.start[0] else 0.0
 
 
-def _line(x: Floats, y: Floats) -> tuple[float, float]:
-    """Return intercept and slope of the least-squares line; of two points the line through."""
-    slope, intercept = np.polyfit(x, y, 1)
-    return float(intercept), float(slope)
-
-
-def _squares(x: Floats, y: Floats, line: tuple[float, float]) -> float:
-    return float(((y - line[0] - line[1] * x) ** 2).sum())
+def _squares(x: Floats, y: Floats, line: Floats) -> float:
+    return float(((y - np.polyval(line, x)) ** 2).sum())
 
 
 def _slopes(x: Floats, y: Floats) -> tuple[float, float]:
@@ -165,8 +159,6 @@ def _slopes(x: Floats, y: Floats) -> tuple[float, float]:
     return float(np.percentile(slopes, 25)), float(np.percentile(slopes, 75))
 
 
-def _residual(x: Floats, y: Floats, lines: Sequence[tuple[float, float]], knee: int) -> float:
-    fitted = np.concatenate(
-        [lines[0][0] + lines[0][1] * x[:knee], lines[-1][0] + lines[-1][1] * x[knee:]]
-    )
+def _residual(x: Floats, y: Floats, lines: Sequence[Floats], knee: int) -> float:
+    fitted = np.concatenate([np.polyval(lines[0], x[:knee]), np.polyval(lines[1], x[knee:])])
     return float(np.median(np.abs(y - fitted)) / max(float(y[-1]), 1e-12))

@@ -33,18 +33,20 @@ def columns(times: PhaseTimes, thesis: Floats, whole: Floats | None) -> dict[str
     ``whole_ns`` is NaN where no timed iteration has loaded the rank.
     """
     ranks, number = times.comm.shape
-    nothing = np.full((ranks, number), np.nan)
+    parts = {
+        "comm": times.comm,
+        "comm_low": times.low,
+        "comm_high": times.high,
+        "waiting": times.waiting,
+        "transfer": times.transfer,
+        "software": times.software,
+        "thesis": thesis,
+        "whole": np.full((ranks, number), np.nan) if whole is None else whole,
+    }
     return {
         "rank": np.repeat(np.arange(ranks, dtype=np.int32), number),
         "phase": np.tile(np.asarray(times.phases, dtype=np.int32), ranks),
-        "comm_ns": times.comm.reshape(-1),
-        "comm_low_ns": times.low.reshape(-1),
-        "comm_high_ns": times.high.reshape(-1),
-        "waiting_ns": times.waiting.reshape(-1),
-        "transfer_ns": times.transfer.reshape(-1),
-        "software_ns": times.software.reshape(-1),
-        "thesis_ns": thesis.reshape(-1),
-        "whole_ns": (whole if whole is not None else nothing).reshape(-1),
+        **{f"{name}_ns": values.reshape(-1) for name, values in parts.items()},
     }
 
 

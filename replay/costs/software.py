@@ -59,17 +59,24 @@ def own_costs(
     return tuple(found)
 
 
+def _by_bytes(
+    own: Sequence[Own], kind: str, distance: int, most: float = math.inf
+) -> dict[int, Floats]:
+    """Return the samples of a kind by ascending bytes, from messages up to ``most``."""
+    mine = [o for o in own if o.kind == kind and o.distance == distance and o.bytes <= most]
+    return {
+        size: np.concatenate([o.ns for o in mine if o.bytes == size])
+        for size in sorted({o.bytes for o in mine})
+    }
+
+
 def curve_of(own: Sequence[Own], kind: str, distance: int, most: float = math.inf) -> Curve | None:
     """Return the cost over bytes, from messages up to ``most``; None where nothing was measured."""
-    by_bytes: dict[int, list[Floats]] = {}
-    for o in own:
-        if o.kind == kind and o.distance == distance and o.bytes <= most:
-            by_bytes.setdefault(o.bytes, []).append(o.ns)
-    if not by_bytes:
+    found = _by_bytes(own, kind, distance, most)
+    if not found:
         return None
-    sizes = sorted(by_bytes)
-    costs = [median_interval(np.concatenate(by_bytes[size])).cost_ns for size in sizes]
-    return Curve(tuple(map(float, sizes)), tuple(costs))
+    costs = [median_interval(ns).cost_ns for ns in found.values()]
+    return Curve(tuple(map(float, found)), tuple(costs))
 
 
 def below(curve: Curve | None, transfer: Curve, otherwise: float, most: float = math.inf) -> Curve:
@@ -107,17 +114,11 @@ def eager_limit(own: Sequence[Own], distance: int, delay_ns: float) -> tuple[flo
     the smallest that did lies the limit: the library's known one if it fits, else the largest.
     """
     known = EAGER[min(distance, 1)]
-    waited: dict[int, list[Floats]] = {}
-    for o in own:
-        if o.kind == LATE and o.distance == distance:
-            waited.setdefault(o.bytes, []).append(o.ns)
+    waited = _by_bytes(own, LATE, distance)
     if not waited:
         return known, "known of Open MPI"
     # A busy machine makes some eager sends slow, but no send faster that waits.
-    late = {
-        size: float(np.percentile(np.concatenate(ns), 25)) > _WAITED * delay_ns
-        for size, ns in waited.items()
-    }
+    late = {size: float(np.percentile(ns, 25)) > _WAITED * delay_ns for size, ns in waited.items()}
     eager = max((size for size, is_late in late.items() if not is_late), default=-1)
     meets = min((size for size, is_late in late.items() if is_late and size > eager), default=-1)
     if eager <= known and (known < meets or meets < 0):

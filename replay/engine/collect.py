@@ -80,6 +80,8 @@ WAITED_NS = 2000.0
 HELD = 0.1
 #: Errors of emulated computation that are kept of a program.
 MOST_ERRORS = 100_000
+#: What batches of passes are joined in; when events begin is of each pass until then.
+COLLECTED = ("pass_ns", "event_ns", "begin_ns", "transfer_ns", "link_ns", "work_error_ns")
 
 
 def recorded(program: Program) -> Ints:
@@ -135,13 +137,7 @@ class Collector:
         #: Column of every recorded event when those of all processes are put side by side.
         self._column = record + np.concatenate(([0], np.cumsum(records)))[self._owner]
         self._sampled_at = self._column[self._sampled]
-        self._pass: list[Floats] = []
-        self._begin: list[Floats] = []  # of sampled events
-        self._took: list[Floats] = []
-        self._transfer: list[Floats] = []
-        self._links: list[Floats] = []
-        self._errors: list[Floats] = []
-        self._clock_error_ns = 0.0
+        self._batches: list[ProgramResult] = []
         self.passes = 0
         self.dropped = 0
 
@@ -160,10 +156,6 @@ class Collector:
         late = np.max([one.late_ns for one in timings], axis=0)
         good = late <= 0
         self.dropped += int((~good).sum())
-        self._errors.append(np.concatenate([one.errors_ns for one in timings]).astype(np.float64))
-        if not good.any():
-            return
-        self._clock_error_ns = max(self._clock_error_ns, error_of(before, after))
         # The same instant for all: they agreed on it in the clock of process 0.
         start = (timings[0].start_ns - before.offset_ns[0])[good].astype(np.float64)
         recorded_ns, ends, links = [], [], []
@@ -177,14 +169,22 @@ class Collector:
             recorded_ns.append(after_start(one.times_ns))
             ends.append(after_start(one.end_ns))
             links.append(after_start(one.links_ns))
-        self._pass.append(np.stack(ends, axis=1))
         self.passes += int(good.sum())
         own = np.concatenate([one.times_ns[good] for one in timings], axis=1)[:, self._sampled_at]
-        self._took.append((own[:, :, 1] - own[:, :, 0]).astype(np.float64))
         times = np.concatenate(recorded_ns, axis=1)
-        self._begin.append(times[:, self._sampled_at, 0])
-        self._transfer.append(self._transfers(times))
-        self._links.append(self._arrivals(times, links))
+        self._batches.append(
+            ProgramResult(
+                int(good.sum()),
+                np.stack(ends, axis=1),
+                self._sampled,
+                (own[:, :, 1] - own[:, :, 0]).astype(np.float64),
+                times[:, self._sampled_at, 0],
+                self._transfers(times),
+                self._arrivals(times, links),
+                error_of(before, after) if good.any() else 0.0,
+                np.concatenate([one.errors_ns for one in timings]).astype(np.float64),
+            )
+        )
 
     def _transfers(self, times: Floats) -> Floats:
         """Return completion minus the later start of every message.
@@ -230,22 +230,20 @@ class Collector:
         iterations (timed) the longest pass and the mean communication.
         """
         found: list[Floats] = []
-        took = np.concatenate(self._took)
+        made = self.result()
         if self.program.timed:
-            found.append(np.concatenate(self._pass).max(axis=1))
-            if took.shape[1]:
-                found.append(took.sum(axis=1))
+            found.append(made.pass_ns.max(axis=1))
+            if len(made.event):
+                found.append(made.event_ns.sum(axis=1))
             return found
         sample = self.program.events["sample"][self._sampled]
-        found += [took[:, sample == cls].mean(axis=1) for cls in np.unique(sample).tolist()]
+        found += [made.event_ns[:, sample == k].mean(axis=1) for k in np.unique(sample).tolist()]
         pairing = self.program.pairing
         if pairing is not None:
-            transfer = np.concatenate(self._transfer)
-            medians = [pass_medians(transfer[:, pairing.cls == c]) for c in np.unique(pairing.cls)]
-            found += [values for values in medians if len(values)]
-        links = np.concatenate(self._links)
-        if links.shape[1]:
-            found.append(links.max(axis=1))
+            kinds = [made.transfer_ns[:, pairing.cls == c] for c in np.unique(pairing.cls)]
+            found += [values for values in map(pass_medians, kinds) if len(values)]
+        if made.link_ns.shape[1]:
+            found.append(made.link_ns.max(axis=1))
         return found
 
     def is_known(self, half_width: float) -> bool:
@@ -258,17 +256,12 @@ class Collector:
         """Return the measurements."""
         if self.passes == 0:
             return ProgramResult(0, np.zeros((0, self.processes)))
-        took, begin = np.concatenate(self._took), np.concatenate(self._begin)
-        errors = np.concatenate(self._errors) if self._errors else np.zeros(0)
-        errors = errors[:: len(errors) // MOST_ERRORS + 1]
-        return ProgramResult(
-            self.passes,
-            np.concatenate(self._pass),
-            self._sampled,
-            took,
-            np.median(begin, axis=0),
-            np.concatenate(self._transfer),
-            np.concatenate(self._links),
-            self._clock_error_ns,
-            errors,
-        )
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(batch, name) for batch in self._batches])
+            for name in COLLECTED
+        }
+        columns["begin_ns"] = np.median(columns["begin_ns"], axis=0)
+        errors = columns["work_error_ns"]
+        columns["work_error_ns"] = errors[:: len(errors) // MOST_ERRORS + 1]
+        clock_ns = max(batch.clock_error_ns for batch in self._batches)
+        return ProgramResult(self.passes, event=self._sampled, clock_error_ns=clock_ns, **columns)

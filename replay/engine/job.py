@@ -16,7 +16,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,16 +25,12 @@ from p3s.base.errors import P3SError
 from p3s.base.serialise import to_data
 from p3s.base.staging import discard, new_directory
 from p3s.base.tables import read_arrays
-from p3s.replay.engine.results import array_bytes
+from p3s.replay.engine.results import ProgramResult, array_bytes, read_result
 from p3s.replay.engine.watchdog import kernel, pages_dir
 from p3s.replay.plan.program import EVENT, PAIRING, Pairing, Process, Program, World
 from p3s.replay.plan.types import pass_ns
 from p3s.replay.settings import PAGES, STALL_S
 from p3s.simulate.network import rough_network
-
-if TYPE_CHECKING:
-    from p3s.replay.engine.results import ProgramResult
-    from p3s.replay.plan.program import Program, World
 
 PLAN = "plan.json"
 PROGRAMS = "programs"
@@ -45,6 +41,8 @@ MOST_PASSES = 256
 _PASS_S = 0.005
 
 _ARRAYS = ("start", "lists", "list_start", "slots")
+#: What the head of a program says of it as it is.
+_PLAIN = ("what", "name", "section", "timed", "noise")
 
 
 @dataclass(frozen=True)
@@ -105,15 +103,11 @@ class Job:
         except (OSError, KeyError, ValueError) as err:
             raise P3SError(f"{path}: missing or damaged ({err}); replay with --again") from err
         return Program(
-            what=head["what"],
-            name=head["name"],
-            section=head["section"],
             events=events,
             step=np.zeros(0, dtype=np.int64),
             comms=tuple(tuple(members) for members in head["comms"]),
             pairing=pairing,
-            timed=head["timed"],
-            noise=head["noise"],
+            **{name: head[name] for name in _PLAIN},
             **columns,
         )
 
@@ -187,12 +181,8 @@ def _head(program: Program, work_scale: float) -> dict[str, Any]:
     busy_ns = pass_ns(program, rough_network(), work_scale)
     return {
         "pass_s": _PASS_S + 1e-9 * max(busy_ns, wait_ns),
-        "what": program.what,
-        "name": program.name,
-        "section": int(program.section),
-        "comms": [[int(rank) for rank in members] for members in program.comms],
-        "timed": bool(program.timed),
-        "noise": bool(program.noise),
+        **{name: getattr(program, name) for name in _PLAIN},
+        "comms": program.comms,
         "pairing": program.pairing is not None,
     }
 
@@ -254,8 +244,6 @@ class ResultStore:
         ``facts``: hosts, MPI and settings, as JSON can hold them. Without hosts the name of this
         machine counts.
         """
-        from p3s.replay.engine.job import program_bytes
-
         known = {
             "version": VERSION,
             "what": program.what,
@@ -275,8 +263,6 @@ class ResultStore:
 
     def get(self, key: str) -> ProgramResult | None:
         """Return a result, None where there is none (or what is there cannot be read)."""
-        from p3s.replay.engine.results import read_result
-
         with contextlib.suppress(P3SError):
             return read_result(self.path(key))
         return None

@@ -15,9 +15,9 @@ import numpy as np
 
 from p3s.base.arrays import Bools, Ints
 from p3s.program.order.pairs import codes_of
-from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
-from p3s.replay.plan.build_traffic import Blocks, Table, Traffic, offsets, traffic_of, waited
-from p3s.replay.plan.executed import CODES, collective_numbers, completers
+from p3s.replay.plan.build_holes import Noise, add_holes, add_noise
+from p3s.replay.plan.build_traffic import Blocks, Table, Traffic, Why, offsets, traffic_of
+from p3s.replay.plan.executed import CODES, collective_numbers, completers, waited
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import WAITING, Code, Pairing, Program, World, among
 from p3s.simulate.steps import REQUESTS, Op
@@ -32,7 +32,7 @@ def pairing_of(table: Table, loaded: Loaded, traffic: Traffic) -> Pairing:
     waits for this one message and nothing else (not a SENDRECV).
     """
     steps = loaded.steps
-    sends = np.flatnonzero(traffic.send_in)
+    sends = np.flatnonzero(traffic.send.loaded)
     receives = steps.to[sends]
     waiter = completers(steps)  # the last one that lists it
     times = np.bincount(steps.done, minlength=len(steps))
@@ -51,7 +51,7 @@ def pairing_of(table: Table, loaded: Loaded, traffic: Traffic) -> Pairing:
         0,
     )
     single = (wait >= 0) & (steps.op[wait] == Op.WAIT) & (number == 1) & (times[receives] == 1)
-    only = (steps.op[receives] == Op.SENDRECV) & ~traffic.send[receives]
+    only = (steps.op[receives] == Op.SENDRECV) & ~traffic.send.there[receives]
     alone = single | only | (steps.op[receives] == Op.RECV)
     return Pairing(
         cls=loaded.message_class[sends],
@@ -86,10 +86,10 @@ def build_program(
     """
     traffic = traffic_of(loaded, world, excluded)
     taken, counts = _requests(loaded, traffic)
-    kept = traffic.send | traffic.receive | traffic.direct | (counts > 0)
+    kept = traffic.runs | (counts > 0)
     blocks = Blocks(world.size)
     comms = _measured(blocks, loaded, traffic, kept, taken, counts, what, buffered_bytes)
-    (add_timed if what == "timed" else add_answers)(blocks, loaded, traffic)
+    add_holes(blocks, loaded, traffic, timed=what == "timed")
     has_noise = add_noise(blocks, world, noise)
     table = blocks.finish(loaded.step)
     lists, list_start = _lists(table, loaded, taken, counts)
@@ -115,7 +115,7 @@ def build_program(
 def _requests(loaded: Loaded, traffic: Traffic) -> tuple[Bools, Ints]:
     """Return which entries of ``done`` are requests that run, and how many each step has."""
     steps = loaded.steps
-    leaves = steps.is_op(*REQUESTS) & (traffic.send | traffic.receive | traffic.direct)
+    leaves = steps.is_op(*REQUESTS) & traffic.runs
     taken = leaves[steps.done]
     total = np.concatenate(([0], np.cumsum(taken)))
     return taken, total[steps.done_start[1:]] - total[steps.done_start[:-1]]
@@ -155,7 +155,7 @@ def _samples(loaded: Loaded, traffic: Traffic, taken: Bools, counts: Ints, what:
     steps = loaded.steps
     if what == "timed":
         return np.maximum(loaded.call_class, 0)
-    whole = ~traffic.outside & (traffic.why_send == 0) & (traffic.why_receive == 0)
+    whole = ~(traffic.send.away | traffic.receive.away) & (traffic.why == Why.RUNS)
     waits = steps.is_op(Op.WAIT, Op.WAITANY, Op.WAITSOME)
     inside = _count(taken & whole[steps.done], steps.done_start)
     whole &= ~waits | (inside == np.diff(steps.done_start))
@@ -176,7 +176,7 @@ def _measured(
     steps = loaded.steps
     work, rest = _work(loaded, kept)
     sample = _samples(loaded, traffic, taken, counts, what)
-    asks = traffic.receive & ~traffic.receive_in
+    asks = traffic.receive.away
     ask_first = asks & steps.is_op(Op.RECV, Op.SENDRECV)
     if what == "timed":
         asks = ask_first = np.zeros(len(steps), dtype=bool)
@@ -187,28 +187,28 @@ def _measured(
             i * 8 + sub,
             i,
             code=Code.ASK,
-            peer=traffic.receive_from[i],
-            tag=traffic.receive_tag[i],
+            peer=traffic.receive.process[i],
+            tag=traffic.receive.tag[i],
             bytes=loaded.arrives[i],
             arg=steps.call[i],
             work_ns=np.where(ask_first, work, 0)[i],
         )
 
     i = np.flatnonzero(kept)
-    send, receive = traffic.send[i], traffic.receive[i]
+    send, receive = traffic.send.there[i], traffic.receive.there[i]
     both = send & receive
     code = _CODE_OF[steps.op[i]]
     double = steps.op[i] == Op.SENDRECV
     code = np.where(double & ~send, Code.RECV, np.where(double & ~receive, Code.SEND, code))
     code = np.where(
-        (code == Code.SEND) & (steps.bytes[i] <= buffered_bytes) & traffic.send_in[i],
+        (code == Code.SEND) & (steps.bytes[i] <= buffered_bytes) & traffic.send.loaded[i],
         Code.BUFFERED,
         code,
     )
-    sized = np.where(traffic.receive, loaded.arrives, 0)
+    sized = np.where(traffic.receive.there, loaded.arrives, 0)
     offset = offsets(
         traffic.process,
-        codes_of((traffic.receive_from, traffic.receive_tag)),
+        codes_of((traffic.receive.process, traffic.receive.tag)),
         np.where(traffic.direct, steps.bytes, sized),
     )
     collective = traffic.direct[i]
@@ -222,9 +222,11 @@ def _measured(
         peer=np.where(
             collective,
             root[i],
-            np.where(send, traffic.send_to[i], np.where(receive, traffic.receive_from[i], -1)),
+            np.where(
+                send, traffic.send.process[i], np.where(receive, traffic.receive.process[i], -1)
+            ),
         ),
-        tag=np.where(send, traffic.send_tag[i], np.where(receive, traffic.receive_tag[i], 0)),
+        tag=np.where(send, traffic.send.tag[i], np.where(receive, traffic.receive.tag[i], 0)),
         bytes=np.where(send | collective, steps.bytes[i], np.where(receive, loaded.arrives[i], 0)),
         offset=np.where(receive & ~send | collective, offset[i], 0),
         work_ns=np.where(ask_first, 0, work)[i],
@@ -245,8 +247,8 @@ def _measured(
         i * 8 + 2,
         i,
         code=Code.SECOND,
-        peer=traffic.receive_from[i],
-        tag=traffic.receive_tag[i],
+        peer=traffic.receive.process[i],
+        tag=traffic.receive.tag[i],
         bytes=loaded.arrives[i],
         offset=offset[i],
     )

@@ -20,84 +20,63 @@ from p3s.replay.settings import NOISES
 AHEAD = 64
 
 
-def add_answers(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> None:
-    """Add black holes that answer questions at once.
+def add_holes(blocks: Blocks, loaded: Loaded, traffic: Traffic, *, timed: bool) -> None:
+    """Add what black holes do: post receives of what is sent to them, and send what is received.
 
-    A black hole takes the questions of its rank in their order; the receives of the sends
-    between them are posted well before, so that a question never waits behind a message.
+    ``timed``: they do so when the absent partners would and never wait before the END, so they
+    always come to their end; messages of one partner, communicator and tag keep their order
+    whatever the schedule says. Else they answer questions at once: see _answering.
     """
-    send = np.flatnonzero(traffic.send & ~traffic.send_in)
-    receive = np.flatnonzero(traffic.receive & ~traffic.receive_in)
-    send = send[np.argsort(traffic.send_to[send], kind="stable")]
-    receive = receive[np.argsort(traffic.receive_from[receive], kind="stable")]
-    send_key = np.zeros(len(send), dtype=np.int64)
-    receive_key = np.zeros(len(receive), dtype=np.int64)
-    for hole in np.unique(np.concatenate((traffic.send_to[send], traffic.receive_from[receive]))):
-        mine = slice(*np.searchsorted(traffic.send_to[send], (hole, hole + 1)))
-        asked = slice(*np.searchsorted(traffic.receive_from[receive], (hole, hole + 1)))
-        sent, questions = send[mine], receive[asked]
-        before = np.searchsorted(sent, questions, side="right")
-        number = np.arange(len(sent))
-        gap = np.searchsorted(before, number - AHEAD, side="right")
-        wide = 8 * (len(sent) + 1)
-        send_key[mine] = gap * wide + 4 * number
-        receive_key[asked] = np.arange(len(questions)) * wide + wide - 4
-    blocks.add(
-        traffic.send_to[send],
-        send_key,
-        send,
-        code=Code.IRECV,
-        peer=traffic.process[send],
-        tag=traffic.send_tag[send],
-        bytes=loaded.steps.bytes[send],
-        offset=offsets(traffic.send_to[send], traffic.send_tag[send], loaded.steps.bytes[send]),
-    )
-    blocks.add(
-        traffic.receive_from[receive],
-        receive_key,
-        receive,
-        code=Code.ANSWER,
-        peer=traffic.process[receive],
-        tag=traffic.receive_tag[receive],
-        bytes=loaded.arrives[receive],
-    )
-
-
-def add_timed(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> None:
-    """Add black holes that post receives and send when the absent partners would.
-
-    They only post and never wait before the END, so they always come to their end. Messages of
-    one partner, communicator and tag keep their order whatever the schedule says.
-    """
-    steps = loaded.steps
-    send = np.flatnonzero(traffic.send & ~traffic.send_in)
-    receive = np.flatnonzero(traffic.receive & ~traffic.receive_in)
-    local = np.concatenate((send, receive))
+    sends, receives = np.flatnonzero(traffic.send.away), np.flatnonzero(traffic.receive.away)
+    local = np.concatenate((sends, receives))
     if len(local) == 0:
         return
-    hole = np.concatenate((traffic.send_to[send], traffic.receive_from[receive]))
-    takes = np.arange(len(local)) < len(send)
-    tag = np.concatenate((traffic.send_tag[send], traffic.receive_tag[receive]))
-    at = _in_order(
-        codes_of((hole, takes.astype(np.int64), tag)),
-        local,
-        np.concatenate((loaded.takes_mine_ns[send], loaded.sends_to_me_ns[receive])),
+    takes = np.arange(len(local)) < len(sends)
+    hole, tag = (
+        np.concatenate((of_send[sends], of_receive[receives]))
+        for of_send, of_receive in (
+            (traffic.send.process, traffic.receive.process),
+            (traffic.send.tag, traffic.receive.tag),
+        )
     )
-    order = np.lexsort((~takes, local, at, hole))
-    local, hole, tag, at = (x[order] for x in (local, hole, tag, at))
-    takes = takes[order]
-    nbytes = np.where(takes, steps.bytes[local], loaded.arrives[local])
+    nbytes = np.where(takes, loaded.steps.bytes[local], loaded.arrives[local])
+    if timed:
+        when = np.concatenate((loaded.takes_mine_ns[sends], loaded.sends_to_me_ns[receives]))
+        at = _in_order(codes_of((hole, takes.astype(np.int64), tag)), local, when)
+        key = np.empty(len(local), dtype=np.int64)
+        key[np.lexsort((~takes, local, at, hole))] = np.arange(len(local))
+    else:
+        at, key = np.full(len(local), -1), _answering(hole, takes, local)
     blocks.add(
         hole,
-        np.arange(len(local)),
+        key,
         local,
-        code=np.where(takes, Code.IRECV, Code.BUFFERED),
+        code=np.where(takes, Code.IRECV, Code.BUFFERED if timed else Code.ANSWER),
         peer=traffic.process[local],
         tag=tag,
         bytes=nbytes,
         at_ns=at,
         offset=np.where(takes, offsets(hole, tag, np.where(takes, nbytes, 0)), 0),
     )
+
+
+def _answering(hole: Ints, takes: Bools, local: Ints) -> Ints:
+    """Return the order in which black holes take messages and answer questions.
+
+    A black hole takes the questions of its rank in their order; the receives of the sends
+    between them are posted well before, so that a question never waits behind a message.
+    """
+    key = np.zeros(len(local), dtype=np.int64)
+    order = np.argsort(hole, kind="stable")
+    for mine in np.split(order, np.flatnonzero(np.diff(hole[order])) + 1):
+        sent, questions = mine[takes[mine]], mine[~takes[mine]]
+        before = np.searchsorted(local[sent], local[questions], side="right")
+        number = np.arange(len(sent))
+        gap = np.searchsorted(before, number - AHEAD, side="right")
+        wide = 8 * (len(sent) + 1)
+        key[sent] = gap * wide + 4 * number
+        key[questions] = np.arange(len(questions)) * wide + wide - 4
+    return key
 
 
 def _in_order(channel: Ints, local: Ints, at: Floats) -> Ints:

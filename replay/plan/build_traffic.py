@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -25,7 +25,7 @@ from p3s.replay.plan.program import (
     World,
     among,
 )
-from p3s.simulate.steps import RECEIVES, SENDS, Op
+from p3s.simulate.steps import RECEIVES, SENDS, Op, Steps
 
 #: What an event has in each field where nothing else is said.
 DEFAULTS = dict.fromkeys(FIELDS, 0) | dict.fromkeys(("peer", "slot", "comm", "at_ns", "sample"), -1)
@@ -111,12 +111,6 @@ class Blocks:
         )
 
 
-def waited(begin: Ints, number: Ints) -> Ints:
-    """Return begin[i], begin[i] + 1, ... (number[i] of them) for all i, one after the other."""
-    total = np.concatenate(([0], np.cumsum(number)))
-    return np.repeat(begin - total[:-1], number) + np.arange(int(total[-1]))
-
-
 _ALIGNMENT = 64
 #: Messages of a process share room beyond this size; nobody looks at what is received.
 _BUFFER_BYTES = 256 << 20
@@ -163,67 +157,79 @@ WHY_TEXT = {
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """The halves of the steps that run; every array has one entry per step.
+class Half:
+    """The sends of steps, or their receives; every array has one entry per step.
 
-    ``send``, ``receive``: which steps send and receive a message in the replay; ``send_in``,
-    ``receive_in``: those with a partner that is loaded, the others go to the black hole.
-    ``direct``: collectives that run as such. ``process``: of the step's rank. ``send_to``,
-    ``receive_from``: process at the other end (-1: none), ``send_tag``, ``receive_tag``: tag of
-    the replay. ``why_send``, ``why_receive``: a Why; of collectives in ``why_send``.
+    ``there``: which steps have one; ``partner``: rank at the other end, ``inside``: whether it is
+    loaded, else the black hole stands for it. ``tag``: of the message. ``process``: at the other
+    end (-1: none). ``why``: a Why.
     """
 
-    send: Bools
-    receive: Bools
-    send_in: Bools
-    receive_in: Bools
-    direct: Bools
+    there: Bools
+    partner: Ints
+    inside: Bools
+    tag: Ints
     process: Ints
-    send_to: Ints
-    receive_from: Ints
-    send_tag: Ints
-    receive_tag: Ints
-    why_send: Ints
-    why_receive: Ints
+    why: Ints
 
     @property
-    def outside(self) -> Bools:
-        """Return which steps have a message with an absent partner."""
-        return (self.send & ~self.send_in) | (self.receive & ~self.receive_in)
+    def loaded(self) -> Bools:
+        """Return which steps have one with a loaded partner."""
+        return self.there & self.inside
+
+    @property
+    def away(self) -> Bools:
+        """Return which steps have one with an absent partner."""
+        return self.there & ~self.inside
 
 
 @dataclass(frozen=True)
-class _Halves:
-    """Send half and receive half of every step: whether it has one, and its partner."""
+class Traffic:
+    """What runs of the steps: halves of messages, with the replay's tags, and collectives.
 
-    send: Bools
-    receive: Bools
-    target: Ints
-    source: Ints
-    target_in: Bools
-    source_in: Bools
+    ``direct``: collectives that run as such, ``process``: of the step's rank; an entry per step.
+    Why a collective does not run is in ``send.why``.
+    """
+
+    send: Half
+    receive: Half
+    direct: Bools
+    process: Ints
+
+    @property
+    def runs(self) -> Bools:
+        """Return which steps send, receive, or are collectives that run."""
+        return self.send.there | self.receive.there | self.direct
+
+    @property
+    def why(self) -> Ints:
+        """Return why each step, or a half of it, does not run."""
+        return np.maximum(self.send.why, self.receive.why)
 
 
-def _halves(loaded: Loaded) -> _Halves:
+def _halves(loaded: Loaded) -> tuple[Half, Half]:
+    """Return the sends of the steps and their receives, with the tags of the program."""
     steps = loaded.steps
     double = steps.op == Op.SENDRECV
-    source = np.where(double, steps.peer2, steps.peer)
-    send = steps.is_op(*SENDS) & (steps.peer >= 0)
-    receive = steps.is_op(*RECEIVES) & (source >= 0)
-    return _Halves(
-        send,
-        receive,
-        steps.peer,
-        source,
-        np.isin(steps.peer, steps.ranks),
-        np.isin(source, steps.ranks),
-    )
+    peer2 = np.where(double, steps.peer2, steps.peer)
+    tag2 = np.where(double, steps.tag2, steps.tag)
+    made = []
+    for ops, partner, tag, other, nbytes in (
+        (SENDS, steps.peer, steps.tag, steps.to, steps.bytes),
+        (RECEIVES, peer2, tag2, steps.source, loaded.arrives),
+    ):
+        there = steps.is_op(*ops) & (partner >= 0)
+        inside = np.isin(partner, steps.ranks)
+        why = np.where(there & inside & (other < 0), int(Why.NO_PARTNER), int(Why.RUNS))
+        why[there & (nbytes > MAX_MESSAGE_BYTES)] = Why.TOO_LARGE
+        made.append(Half(there, partner, inside, tag, np.full(len(steps), -1), why))
+    return made[0], made[1]
 
 
 def needs_hole(loaded: Loaded) -> set[tuple[int, int]]:
     """Return (side, slot) of the loaded ranks that talk to absent partners."""
-    halves = _halves(loaded)
-    away = (halves.send & ~halves.target_in) | (halves.receive & ~halves.source_in)
+    send, receive = _halves(loaded)
+    away = send.away | receive.away
     return set(zip(loaded.side[away].tolist(), loaded.slot[away].tolist(), strict=True))
 
 
@@ -235,54 +241,28 @@ def traffic_of(
     Raises P3SError when a rank or its black hole is not in the world.
     """
     steps = loaded.steps
-    halves = _halves(loaded)
-    send, receive = halves.send, halves.receive
-    why_send = np.zeros(len(steps), dtype=np.int64)
-    why_receive = np.zeros(len(steps), dtype=np.int64)
-    for why, half, inside, other in (
-        (why_send, send, halves.target_in, steps.to),
-        (why_receive, receive, halves.source_in, steps.source),
-    ):
-        why[half & inside & (other < 0)] = Why.NO_PARTNER
-    why_send[send & (steps.bytes > MAX_MESSAGE_BYTES)] = Why.TOO_LARGE
-    why_receive[receive & (loaded.arrives > MAX_MESSAGE_BYTES)] = Why.TOO_LARGE
-    if excluded is not None:
-        why_send[send & excluded[0]] = Why.DEADLOCK
-        why_receive[receive & excluded[1]] = Why.DEADLOCK
+    send, receive = halves = _halves(loaded)
+    for half, left_out in zip(halves, excluded or (), strict=False):
+        half.why[half.there & left_out] = Why.DEADLOCK
     # What is left out at one end is left out at the other.
-    a = np.flatnonzero(send & halves.target_in & (steps.to >= 0))
+    a = np.flatnonzero(send.loaded & (steps.to >= 0))
     b = steps.to[a]
-    both = np.maximum(why_send[a], why_receive[b])
-    why_send[a] = both
-    why_receive[b] = both
-    send = send & (why_send == Why.RUNS)
-    receive = receive & (why_receive == Why.RUNS)
+    send.why[a] = receive.why[b] = np.maximum(send.why[a], receive.why[b])
+    send, receive = (replace(half, there=half.there & (half.why == Why.RUNS)) for half in halves)
     collective = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)
     direct = fits(steps, steps.ranks) if collective.any() else collective
-    why_send[collective & ~direct] = Why.NOT_REPLAYED
-    why_send[collective & (steps.bytes > MAX_COLLECTIVE_BYTES)] = Why.TOO_LARGE
+    send.why[collective & ~direct] = Why.NOT_REPLAYED
+    send.why[collective & (steps.bytes > MAX_COLLECTIVE_BYTES)] = Why.TOO_LARGE
 
-    send_in, receive_in = send & halves.target_in, receive & halves.source_in
-    process, hole = _processes(loaded, world, (send & ~send_in) | (receive & ~receive_in))
+    process, hole = _processes(loaded, world, send.away | receive.away)
     of_rank = np.full(steps.n, -1, dtype=np.int64)
     of_rank[steps.rank] = process
-    send_to = np.where(send_in, of_rank[halves.target], hole)
-    receive_from = np.where(receive_in, of_rank[halves.source], hole)
-    send_tag, receive_tag = _tags(loaded, halves, send, receive, process, send_to, receive_from)
-    return Traffic(
-        send,
-        receive,
-        send_in,
-        receive_in,
-        direct,
-        process,
-        np.where(send, send_to, -1),
-        np.where(receive, receive_from, -1),
-        send_tag,
-        receive_tag,
-        why_send,
-        why_receive,
+    ends = (np.where(half.inside, of_rank[half.partner], hole) for half in (send, receive))
+    send, receive = (
+        replace(half, process=np.where(half.there, end, -1))
+        for half, end in zip((send, receive), ends, strict=True)
     )
+    return Traffic(*_tagged(steps, process, send, receive), direct, process)
 
 
 def _processes(loaded: Loaded, world: World, away: Bools) -> tuple[Ints, Ints]:
@@ -307,43 +287,25 @@ def _processes(loaded: Loaded, world: World, away: Bools) -> tuple[Ints, Ints]:
     return found[0], found[1]
 
 
-def _tags(
-    loaded: Loaded,
-    halves: _Halves,
-    send: Bools,
-    receive: Bools,
-    process: Ints,
-    send_to: Ints,
-    receive_from: Ints,
-) -> tuple[Ints, Ints]:
-    """Return the tags of the replay: one per communicator, tag and absent partner.
+def _tagged(steps: Steps, process: Ints, send: Half, receive: Half) -> tuple[Half, Half]:
+    """Return halves with the replay's tags: one per communicator, tag and absent partner.
 
     Tags of one pair of processes count from FIRST_TAG, so that they stay small.
     """
-    steps = loaded.steps
-    tag2 = np.where(steps.op == Op.SENDRECV, steps.tag2, steps.tag)
-    s, r = np.flatnonzero(send), np.flatnonzero(receive)
-    absent = np.concatenate(
-        (
-            np.where(halves.target_in, -1, halves.target)[s],
-            np.where(halves.source_in, -1, halves.source)[r],
-        )
-    )
-    pair = codes_of(
-        (np.concatenate((process[s], receive_from[r])), np.concatenate((send_to[s], process[r])))
-    )
-    comm, tag = (
-        np.concatenate((steps.comm[s], steps.comm[r])),
-        np.concatenate((steps.tag[s], tag2[r])),
-    )
-    channel = codes_of((pair, absent, comm, tag))
+    at = [np.flatnonzero(half.there) for half in (send, receive)]
+
+    def both(of_send: Ints, of_receive: Ints) -> Ints:
+        return np.concatenate((of_send[at[0]], of_receive[at[1]]))
+
+    pair = codes_of((both(process, receive.process), both(send.process, process)))
+    absent = both(*(np.where(half.inside, -1, half.partner) for half in (send, receive)))
+    channel = codes_of((pair, absent, both(steps.comm, steps.comm), both(send.tag, receive.tag)))
     first = np.full(int(pair.max(initial=-1)) + 1, len(channel), dtype=np.int64)
     np.minimum.at(first, pair, channel)
     number = channel - first[pair]
     if number.max(initial=0) > _MAX_TAGS:
         raise P3SError("replay: two ranks use more tags than MPI allows; take fewer iterations")
-    send_tag = np.full(len(steps), -1, dtype=np.int64)
-    receive_tag = send_tag.copy()
-    send_tag[s] = FIRST_TAG + number[: len(s)]
-    receive_tag[r] = FIRST_TAG + number[len(s) :]
-    return send_tag, receive_tag
+    tags = np.full((2, len(steps)), -1, dtype=np.int64)
+    for row, where, mine in zip(tags, at, np.split(number, [len(at[0])]), strict=True):
+        row[where] = FIRST_TAG + mine
+    return replace(send, tag=tags[0]), replace(receive, tag=tags[1])

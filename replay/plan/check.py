@@ -368,7 +368,7 @@ def _culprits(loaded: Loaded, world: World, verdict: Verdict) -> list[int]:
 def _left_out(loaded: Loaded, traffic: Traffic) -> tuple[LeftOut, ...]:
     """Return the calls that do not run, by call and reason."""
     steps = loaded.steps
-    why = np.maximum(traffic.why_send, traffic.why_receive)
+    why = traffic.why
     found = []
     for reason in Why:
         here = np.flatnonzero(why == reason) if reason != Why.RUNS else np.zeros(0, dtype=int)

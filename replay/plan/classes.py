@@ -168,7 +168,6 @@ def classify(
     if not full:
         return Classified((), (), (), ())
     drafts = [_Draft(steps, mapping, distance) for steps in full]
-    direct = [_direct(steps, mapping, distance) for steps in sections]
     sizes, notes = merged([draft.bytes for draft in drafts], "messages")
     message_keys = [
         np.stack((size, d.distance, d.load)) for size, d in zip(sizes, drafts, strict=True)
@@ -188,18 +187,8 @@ def classify(
         call_keys.append(keys)
         call_weights.append(steps.weight[rows])
     direct_rows = []
-    for steps, (rows, far, members) in zip(sections, direct, strict=True):
-        keys = np.stack(
-            (
-                _names(steps, names)[steps.call[rows]],
-                np.full(len(rows), KINDS.index(COLLECTIVE)),
-                steps.bytes[rows],
-                far,
-                np.ones(len(rows), dtype=np.int64),
-                np.zeros(len(rows), dtype=np.int64),
-                members,
-            )
-        ).astype(np.int64)
+    for steps in sections:
+        rows, keys = _direct(steps, mapping, distance, names)
         direct_rows.append(rows)
         call_keys.append(keys)
         call_weights.append(steps.weight[rows])
@@ -380,8 +369,10 @@ class _Draft:
         return rows, keys.astype(np.int64)
 
 
-def _direct(steps: Steps, mapping: RankMap, distance: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the collectives whose members are on two nodes at most, distance and members."""
+def _direct(
+    steps: Steps, mapping: RankMap, distance: Ints, names: dict[str, int]
+) -> tuple[Ints, Ints]:
+    """Return the collectives whose members are on two nodes at most, and keys as _Draft.calls."""
     collective = np.flatnonzero(fits(steps, steps.ranks))
     comms = steps.comm[collective]
     near: dict[int, tuple[int, int]] = {}
@@ -391,6 +382,8 @@ def _direct(steps: Steps, mapping: RankMap, distance: Ints) -> tuple[Ints, Ints,
         if len(nodes) <= _LOADED:
             near[comm] = (int(distance[nodes[0], nodes[-1]]), len(ranks))
     rows = collective[np.isin(comms, list(near))] if near else collective[:0]
-    far = np.array([near[comm][0] for comm in steps.comm[rows].tolist()], dtype=np.int64)
-    size = np.array([near[comm][1] for comm in steps.comm[rows].tolist()], dtype=np.int64)
-    return rows, far, size
+    told = np.array([near[comm] for comm in steps.comm[rows].tolist()], dtype=np.int64)
+    far, members = told.reshape(-1, 2).T
+    call, one = _names(steps, names)[steps.call[rows]], np.ones(len(rows), dtype=np.int64)
+    kind = one * KINDS.index(COLLECTIVE)
+    return rows, np.stack((call, kind, steps.bytes[rows], far, one, 0 * one, members))

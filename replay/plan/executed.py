@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Ints
+from p3s.base.arrays import Bools, Ints, starts
 from p3s.base.ops import ROOTED, blocking_of
 from p3s.program.order.pairs import pair
-from p3s.replay.plan.program import NOISE, WAITING, Code, Collective, Program, World
+from p3s.replay.plan.program import NOISE, WAITING, Code, Collective, Program, World, among
 from p3s.simulate.network import Network, Path, line
 from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import Op, Steps, instances
@@ -62,8 +62,6 @@ def logical_time(steps: Steps) -> tuple[Ints, Ints]:
 #: Tag, which no other message has, and bytes of control messages: questions to a black hole.
 CONTROL_TAG, _CONTROL_BYTES = 1 << 30, 32
 
-#: Columns of events that say what a process does.
-_READ = ("code", "peer", "tag", "bytes", "work_ns", "arg", "comm", "slot", "first", "number")
 #: What a step is executed as, persistent operations as nonblocking ones; of steps with one code the
 #: first is what the code does.
 CODES = (
@@ -85,9 +83,15 @@ CODES = (
     (Op.ICOLLECTIVE, Code.COLLECTIVE_START),
     (Op.REST, Code.NOTHING),
 )
-_OPS = {code: op for op, code in reversed(CODES)}
-#: Columns of Steps that are written step by step.
-_ROW = ("op", "peer", "tag", "comm", "bytes", "peer2", "tag2", "bytes2", "number")
+#: The step that an event is, or begins with, by its code.
+_OP_OF = np.zeros(max(Code) + 1, dtype=np.int64)
+_OP_OF[[int(code) for _, code in reversed(CODES)]] = [int(op) for op, _ in reversed(CODES)]
+_OP_OF[[Code.ASK, Code.ANSWER, Code.LINK_SEND, Code.LINK_RECV, Code.END]] = [
+    *(Op.BSEND, Op.RECV, Op.SEND, Op.RECV, Op.WAIT)
+]
+#: Events whose steps wait, or compute: they have no partner and no bytes.
+_ALONE = (*WAITING, Code.END, Code.NOTHING)
+_CALLED = (Code.COLLECTIVE, Code.COLLECTIVE_START)
 
 
 @dataclass(frozen=True)
@@ -110,141 +114,110 @@ class Executed:
         return np.repeat(here, self.last[here] - self.first[here] + 1)
 
 
-@dataclass
-class _Columns:
-    """Steps while they are written; ``rows``: of each step the columns that _ROW names."""
-
-    rows: list[tuple[int, ...]] = field(default_factory=list)
-    work: list[float] = field(default_factory=list)
-    done: list[list[int]] = field(default_factory=list)
-
-    def add(
-        self,
-        op: Op,
-        peer: int = -1,
-        tag: int = -1,
-        nbytes: int = 0,
-        *,
-        work: float = 0.0,
-        comm: int = 0,
-        done: list[int] | None = None,
-        number: int = 0,
-        second: tuple[int, int, int] = (-1, -1, 0),
-    ) -> int:
-        """Append a step and return its number."""
-        self.rows.append((op, peer, tag, comm, nbytes, *second, number))
-        self.work.append(work)
-        self.done.append(done or [])
-        return len(self.rows) - 1
-
-
 def executed(program: Program, world: World | None = None, *, work_scale: float = 1.0) -> Executed:
     """Return what the processes of a program do as steps; schedules of black holes are ignored.
 
     With a ``world`` processes are on its nodes, and the noise pair, which does everything by its
     schedule, does nothing. ``work_scale``: factor on emulated computation.
     """
-    columns = _Columns()
-    first = np.full(len(program.events), -1, dtype=np.int64)
-    last = first.copy()
-    start = [0]
-    size = len(program.start) - 1
-    for process in range(size):
-        if world is None or world.processes[process].role != NOISE or not program.noise:
-            _process(program, process, columns, first, last, work_scale)
-        start.append(len(columns.rows))
-    members: dict[int, Ints] = {0: np.arange(size)}
-    for i, ranks in enumerate(program.comms):
-        members[i + 1] = np.asarray(ranks, dtype=np.int64)
-    steps = _steps(columns, np.asarray(start, dtype=np.int64), members)
-    node_of = np.array([p.node for p in world.processes] if world else [0] * size, dtype=np.int64)
-    return Executed(steps, node_of, first, last)
-
-
-def _process(
-    program: Program, process: int, columns: _Columns, first: Ints, last: Ints, scale: float
-) -> None:
-    """Write the steps of one process."""
-    begin = int(program.start[process])
-    events = program.of(process)
-    lists = program.lists[program.list_start[process] : program.list_start[process + 1]].tolist()
-    rows = [events[name].tolist() for name in _READ]
-    slots: dict[int, int] = {}  # request slot -> step that left the request behind
-    for i, (code, peer, tag, nbytes, work_ns, arg, comm, slot, at, number) in enumerate(
-        zip(*rows, strict=True)
+    events, size = program.events, len(program.start) - 1
+    code, work = events["code"], events["work_ns"] * work_scale
+    process = np.repeat(np.arange(size), np.diff(program.start))
+    still = np.zeros(size, dtype=bool)
+    if world is not None and program.noise:
+        still = np.array([each.role == NOISE for each in world.processes])
+    waiting, request = _requests(program, process, ~still[process])
+    listed = np.bincount(waiting, minlength=len(events))
+    count = (_OP_OF[code] > 0).astype(np.int64)
+    count[code == Code.ANSWER] = 2
+    for which, steps_of in (
+        (among(code, Code.LINK_SEND, Code.LINK_RECV), events["number"]),
+        (code == Code.END, listed > 0),
+        (code == Code.NOTHING, work > 0),
     ):
-        work = work_ns * scale
-        here = len(columns.rows)
-        if code in WAITING:
-            wanted = lists[at : at + number]
-            done = [slots[one] for one in wanted if one in slots]
-            most = len(done) if code == Code.WAIT else 1 if code == Code.WAITANY else arg
-            columns.add(_OPS[code], work=work, done=done, number=min(most, len(done)))
-            if code == Code.WAIT:
-                for one in wanted:
-                    slots.pop(one, None)
-        elif code == Code.SENDRECV:
-            half = events[i + 1]
-            columns.add(
-                Op.SENDRECV,
-                peer,
-                tag,
-                nbytes,
-                work=work,
-                second=(int(half["peer"]), int(half["tag"]), int(half["bytes"])),
-            )
-        elif code == Code.ASK:
-            columns.add(Op.BSEND, peer, CONTROL_TAG, _CONTROL_BYTES, work=work)
-        elif code == Code.ANSWER:
-            columns.add(Op.RECV, peer, CONTROL_TAG, _CONTROL_BYTES, work=work)
-            columns.add(Op.BSEND, peer, tag, nbytes)
-        elif code in (Code.LINK_SEND, Code.LINK_RECV):
-            op = Op.SEND if code == Code.LINK_SEND else Op.RECV
-            for k in range(number):
-                columns.add(op, peer, tag, nbytes, work=0.0 if k else work)
-        elif code == Code.END:
-            if slots:
-                columns.add(Op.WAIT, work=work, done=sorted(slots.values()), number=len(slots))
-        elif code == Code.NOTHING:
-            if work > 0:
-                columns.add(Op.REST, work=work)
-        elif code in (Code.COLLECTIVE, Code.COLLECTIVE_START):
-            step = columns.add(_OPS[code], peer, -1, nbytes, work=work, comm=comm + 1)
-            if code == Code.COLLECTIVE_START:
-                slots[slot] = step
-        elif code in _OPS:
-            step = columns.add(_OPS[code], peer, tag, nbytes, work=work)
-            if code in (Code.ISEND, Code.ISSEND, Code.IRECV):
-                slots[slot] = step
-        if len(columns.rows) > here:
-            first[begin + i], last[begin + i] = here, len(columns.rows) - 1
-
-
-def _steps(columns: _Columns, start: Ints, members: dict[int, Ints]) -> Steps:
-    """Return the columns as steps, every receive linked with the send that it meets."""
-    count = len(columns.rows)
-    table = np.array(columns.rows, dtype=np.int64).reshape(count, len(_ROW)).T
-    none = np.full(count, -1, dtype=np.int64)
-    done_start = np.concatenate(([0], np.cumsum([len(d) for d in columns.done]))).astype(np.int64)
+        count[which] = steps_of[which]
+    count[still[process]] = 0
+    total = starts(count)
+    first = np.where(count > 0, total[:-1], -1)
+    event = np.repeat(np.arange(len(events)), count)
+    begins = np.arange(len(event)) == first[event]
+    rows, kind = events[event], code[event]
+    alone, called, answer = among(kind, *_ALONE), among(kind, *_CALLED), kind == Code.ANSWER
+    control = (kind == Code.ASK) | (answer & begins)
+    number: Ints = np.where(alone, listed[event], 0).astype(np.int64)
+    for one, at_most in ((Code.WAITANY, np.ones_like(number)), (Code.WAITSOME, rows["arg"])):
+        number = np.where(kind == one, np.minimum(number, at_most), number)
+    half = events[np.minimum(event + 1, len(events) - 1)]
+    double = kind == Code.SENDRECV
+    none = np.full(len(event), -1, dtype=np.int64)
+    members = [np.arange(size), *(np.asarray(ranks, dtype=np.int64) for ranks in program.comms)]
     steps = Steps(
-        n=len(start) - 1,
-        ranks=np.arange(len(start) - 1),
-        start=start,
-        **dict(zip(_ROW, np.ascontiguousarray(table), strict=True)),
-        call=np.zeros(count, dtype=np.int64),
-        work_ns=np.asarray(columns.work, dtype=np.float64),
+        n=size,
+        ranks=np.arange(size),
+        start=total[program.start],
+        op=np.where(answer & ~begins, int(Op.BSEND), _OP_OF[kind]),
+        peer=np.where(alone, -1, rows["peer"]),
+        tag=np.where(alone | called, -1, np.where(control, CONTROL_TAG, rows["tag"])),
+        comm=np.where(called, rows["comm"] + 1, 0),
+        bytes=np.where(alone, 0, np.where(control, _CONTROL_BYTES, rows["bytes"])),
+        peer2=np.where(double, half["peer"], -1),
+        tag2=np.where(double, half["tag"], -1),
+        bytes2=np.where(double, half["bytes"], 0),
+        call=np.zeros(len(event), dtype=np.int64),
+        work_ns=np.where(begins & ~answer, work[event], 0.0),
+        number=number,
         row=none,
-        weight=np.ones(count),
-        turn=np.zeros(count, dtype=np.int64),
-        done_start=done_start,
-        done=np.array([d for done in columns.done for d in done], dtype=np.int64),
+        weight=np.ones(len(event)),
+        turn=np.zeros(len(event), dtype=np.int64),
+        done_start=starts(np.bincount(first[waiting], minlength=len(event))),
+        done=first[request],
         to=none,
         source=none,
         calls=("",),
-        members=members,
+        members=dict(enumerate(members)),
     )
     to, source = pair(steps)
-    return replace(steps, to=to.astype(np.int64), source=source.astype(np.int64))
+    steps = replace(steps, to=to.astype(np.int64), source=source.astype(np.int64))
+    node_of = np.array([p.node for p in world.processes] if world else [0] * size, dtype=np.int64)
+    return Executed(steps, node_of, first, np.where(count > 0, total[1:] - 1, -1))
+
+
+def _requests(program: Program, process: Ints, acts: Bools) -> tuple[Ints, Ints]:
+    """Return events that wait, in their order, and those that left the requests they wait for.
+
+    What one WAIT has completed is no request any more; what none has is waited for at the END.
+    ``process``: of every event, ``acts``: those that do something.
+    """
+    events, code = program.events, program.events["code"]
+    base = starts(program.slots)
+    leaves = np.flatnonzero(
+        acts & among(code, Code.ISEND, Code.ISSEND, Code.IRECV, Code.COLLECTIVE_START)
+    )
+    left_by = np.full(int(base[-1]), -1, dtype=np.int64)  # by process and slot
+    left_by[base[process[leaves]] + events["slot"][leaves]] = leaves
+    waits = np.flatnonzero(acts & among(code, *WAITING))
+    number = events["number"][waits]
+    waiting = np.repeat(waits, number)
+    slot = program.lists[
+        waited(program.list_start[process[waits]] + events["first"][waits], number)
+    ]
+    request = left_by[base[process[waiting]] + slot]
+    known = (request >= 0) & (request < waiting)
+    waiting, request = waiting[known], request[known]
+    freed = np.full(len(events), len(events), dtype=np.int64)
+    whole = code[waiting] == Code.WAIT
+    np.minimum.at(freed, request[whole], waiting[whole])
+    known = waiting <= freed[request]
+    rest = leaves[freed[leaves] == len(events)]
+    waiting = np.concatenate((waiting[known], program.start[process[rest] + 1] - 1))
+    order = np.argsort(waiting, kind="stable")
+    return waiting[order], np.concatenate((request[known], rest))[order]
+
+
+def waited(begin: Ints, number: Ints) -> Ints:
+    """Return begin[i], begin[i] + 1, ... (number[i] of them) for all i, one after the other."""
+    total = np.concatenate(([0], np.cumsum(number)))
+    return np.repeat(begin - total[:-1], number) + np.arange(int(total[-1]))
 
 
 #: The call that stands for each MPI call; v-variants only where all counts are the same.

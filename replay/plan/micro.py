@@ -222,34 +222,31 @@ def _both_ways(sheet: Sheet, job: _Job) -> None:
     _send(sheet, replace(job, pairs=tuple((b, a) for a, b in job.pairs)))
 
 
+def _call(sheet: Sheet, job: _Job, me: int, peer: int, code: Code, own: str = "") -> int:
+    """Let a process send to another one, or receive from it; return the event's position."""
+    return sheet.add(
+        me, code, own=own, peer=peer, tag=FIRST_TAG, bytes=job.bytes, sample=max(job.cls, 0)
+    )
+
+
 def _to_itself(sheet: Sheet, job: _Job) -> None:
     """Let a process send a message to itself."""
     me = job.pairs[0][0]
-    sample = max(job.cls, 0)
-    posted = sheet.add(me, Code.IRECV, peer=me, tag=FIRST_TAG, bytes=job.bytes, sample=sample)
+    posted = _call(sheet, job, me, me, Code.IRECV)
     sheet.pause([me], job.pause_ns)
-    sent = sheet.add(
-        me, Code.SEND, own="send", peer=me, tag=FIRST_TAG, bytes=job.bytes, sample=sample
-    )
-    received = sheet.wait(me, posted, sample)
+    sent = _call(sheet, job, me, me, Code.SEND, "send")
+    received = sheet.wait(me, posted, max(job.cls, 0))
     sheet.messages.append((job.cls, me, me, sent, sent, posted, received, 1))
 
 
 def _send(sheet: Sheet, job: _Job) -> None:
     """Let all pairs send one message at once; receivers wait already."""
     senders = [a for a, _ in job.pairs]
-    sample = max(job.cls, 0)
-    received = [
-        sheet.add(b, Code.RECV, peer=a, tag=FIRST_TAG, bytes=job.bytes, sample=sample)
-        for a, b in job.pairs
-    ]
+    received = [_call(sheet, job, b, a, Code.RECV) for a, b in job.pairs]
     sheet.pause(senders, job.pause_ns)
     sheet.together(senders)
     for (a, b), at in zip(job.pairs, received, strict=True):
-        own = "send" if len(job.pairs) == 1 else ""
-        sent = sheet.add(
-            a, Code.SEND, own=own, peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
-        )
+        sent = _call(sheet, job, a, b, Code.SEND, "send" if len(job.pairs) == 1 else "")
         sheet.messages.append((job.cls, a, b, sent, sent, at, at, 1))
 
 
@@ -257,17 +254,13 @@ def _late(sheet: Sheet, job: _Job) -> None:
     """Send a message whose receive comes late, both ways."""
     if job.alone:
         return
-    (first, second), sample = job.pairs[0], max(job.cls, 0)
+    first, second = job.pairs[0]
     for a, b in ((first, second), (second, first)):
         _handshake(sheet, (first, second), 0)
         sheet.pause([a], job.pause_ns)
         sheet.pause([b], job.pause_ns + LATE_NS)
-        sent = sheet.add(
-            a, Code.SEND, own="late", peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
-        )
-        at = sheet.add(
-            b, Code.RECV, own="receive", peer=a, tag=FIRST_TAG, bytes=job.bytes, sample=sample
-        )
+        sent = _call(sheet, job, a, b, Code.SEND, "late")
+        at = _call(sheet, job, b, a, Code.RECV, "receive")
         sheet.messages.append((job.cls, a, b, sent, sent, at, at, 0))
 
 
@@ -280,23 +273,16 @@ def _handshake(sheet: Sheet, pair: tuple[int, int], work_ns: int) -> None:
 
 def _posted(sheet: Sheet, job: _Job) -> None:
     """Post requests on both sides, let them become complete, and wait for them."""
-    sample = max(job.cls, 0)
     requests = {}
     (first, second) = job.pairs[0]
     sides = ((first, second), (second, first))[: 1 if job.alone else 2]
     for a, b in sides:
-        receive = sheet.add(
-            a, Code.IRECV, own="post", peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
-        )
-        send = sheet.add(
-            a, Code.ISEND, own="post", peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
-        )
-        requests[a] = (receive, send)
+        requests[a] = [_call(sheet, job, a, b, code, "post") for code in (Code.IRECV, Code.ISEND)]
     for _ in range(2):  # the second one finds what the first one has set going
         _handshake(sheet, (first, second), job.pause_ns)
     for a, _ in sides:
         for request in requests[a]:
-            sheet.wait(a, request, sample)
+            sheet.wait(a, request, max(job.cls, 0))
 
 
 def link_programs(world: World) -> tuple[Program, ...]:

@@ -81,22 +81,18 @@ class _Table:
     def __init__(self, needs: Sequence[tuple[int, Needs]], worth: Floats, nodes: int) -> None:
         self.nodes, self.worth = nodes, worth
         classes = len(worth)
-        alone, single = [], []
+        parts = [np.zeros((0, 4), dtype=np.int64)]
         whole = np.zeros(classes, dtype=bool)
         wanted = np.zeros(classes, dtype=bool)
         for section, need in needs:
-            others = need.others()
-            mine = need.cls >= 0
-            wanted[need.cls[mine]] = True
-            whole[need.cls[mine & (others <= 1)]] = True
-            rows = np.flatnonzero(mine & (others == 0))
-            alone.append(_unique(section, need.cls[rows], need.own[rows], need.own[rows]))
-            use = need.cls[need.step] >= 0
-            use &= others[need.step] == 1
-            step = need.step[use]
-            single.append(_unique(section, need.cls[step], need.own[step], need.node[use]))
+            wanted[need.cls[need.cls >= 0]] = True
+            mine = np.flatnonzero((need.cls >= 0) & (need.others() <= 1))
+            whole[need.cls[mine]] = True
+            other = need.own.copy()  # of steps that need one other node, or none
+            other[need.step] = need.node
+            parts.append(_unique(section, need.cls[mine], need.own[mine], other[mine]))
         self.wanted, self.partial = whole, wanted & ~whole
-        rows = np.concatenate((np.zeros((0, 4), dtype=np.int64), *alone, *single))
+        rows = np.concatenate(parts)
         rows[:, 2:] = np.sort(rows[:, 2:], axis=1)
         self.rows = np.unique(rows, axis=0)  # section, class, node, node
         self.is_alone = self.rows[:, 2] == self.rows[:, 3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -20,7 +20,7 @@ from p3s.machine.topology.trees import Tree
 _LARGEST = 64 << 20
 #: Kinds of objects that a socket is; caches that cores may share, the largest first.
 _SOCKETS = ("Package", "Socket")
-_CACHES = ("L3Cache", "L2Cache")
+_L3, _L2 = "L3Cache", "L2Cache"
 #: Memory that belongs to the cores beside it (hwloc 2) or in it (hwloc 1).
 _MEMORY = "NUMANode"
 
@@ -29,13 +29,16 @@ _MEMORY = "NUMANode"
 class Core:
     """A core: its socket, its number there, and the last cache that it shares, from 0 on.
 
-    domain: the memory next to it (NUMA domain), from 0 on.
+    domain: the memory next to it (NUMA domain), from 0 on. l3, l2: caches of these levels, from 0
+    on; a core without one around it counts as one of its own.
     """
 
     socket: int
     number: int
     cache: int
     domain: int = 0
+    l3: int = field(default=0, compare=False)
+    l2: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -90,32 +93,34 @@ def read_inside(path: Path) -> Inside:
 
 
 class _Found(NamedTuple):
-    """A core: numbers of the socket, cache and memory around it, and its hardware threads."""
+    """A core: numbers of the socket, caches and memory around it, and its hardware threads."""
 
     socket: int
-    cache: int
+    l3: int
+    l2: int
     domain: int
     threads: int
 
 
 def _cores(root: ElementTree.Element) -> Iterator[_Found]:
     """Yield the cores in the order of the file; -1: none of the objects around it is one."""
-    stack = [(root, -1, -1, 0, -1)]
+    stack = [(root, -1, -1, -1, -1)]
     number = 0
     while stack:
-        here, socket, cache, level, domain = stack.pop()
+        here, socket, l3, l2, domain = stack.pop()
         number += 1
         kind = here.get("type", "")
         if kind in _SOCKETS:
             socket = number
-        if kind in _CACHES and (cache < 0 or _CACHES.index(kind) < level):
-            cache, level = number, _CACHES.index(kind)
+        l3 = number if kind == _L3 else l3
+        l2 = number if kind == _L2 else l2
         if kind == _MEMORY or any(_is_memory(each) for each in here.findall("object")):
             domain = number
         if kind == "Core":
-            yield _Found(socket, cache, domain, max(1, len(here.findall("object[@type='PU']"))))
+            threads = max(1, len(here.findall("object[@type='PU']")))
+            yield _Found(socket, l3, l2, domain, threads)
             continue
-        stack += [(each, socket, cache, level, domain) for each in reversed(here.findall("object"))]
+        stack += [(each, socket, l3, l2, domain) for each in reversed(here.findall("object"))]
 
 
 def _is_memory(here: ElementTree.Element) -> bool:
@@ -137,11 +142,17 @@ def _numbered(found: list[_Found]) -> Iterator[Core]:
     caches: dict[tuple[int, int], int] = {}
     domains: dict[int, int] = {}
     inside: dict[int, int] = {}
-    for each in found:
+    levels: tuple[dict[int, int], dict[int, int]] = ({}, {})
+    for k, each in enumerate(found):
         at = sockets.setdefault(each.socket, len(sockets))
-        shared = caches.setdefault((each.socket, each.cache), len(caches))
+        cache = each.l3 if each.l3 >= 0 else each.l2
+        shared = caches.setdefault((each.socket, cache), len(caches))
         domain = domains.setdefault(each.domain, len(domains))
-        yield Core(at, inside.setdefault(at, 0), shared, domain)
+        own = (
+            known.setdefault(around if around >= 0 else -1 - k, len(known))
+            for around, known in zip((each.l3, each.l2), levels, strict=True)
+        )
+        yield Core(at, inside.setdefault(at, 0), shared, domain, *own)
         inside[at] += 1
 
 

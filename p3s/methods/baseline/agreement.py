@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from p3s.base.errors import P3SError
-from p3s.base.text import percent, processes, seconds, visible
+from p3s.base.text import joined, percent, processes, seconds, visible
 from p3s.methods.baseline.fromstudy import measured_of
 from p3s.methods.baseline.model import TESTED_RATIO, Baseline, Said, fit_series
 from p3s.methods.baseline.times import from_mapping
@@ -20,27 +20,20 @@ from p3s.report.show import Curve, Part
 class Band:
     """What run times alone say of other counts.
 
-    ``low``, ``mid`` and ``high`` in seconds at ``counts``; ``sentence`` says what it rests on.
-    ``trained``: counts of the run times; ``held_error``: relative error at the held-out counts
-    (None: none held out); ``measured``: whether the times were measured (False: a model's, in want
-    of such).
+    ``said``: of each count, ascending; ``sentence`` says what it rests on. ``trained``: counts of
+    the run times; ``held_error``: relative error at the held-out counts (None: none held out);
+    ``measured``: whether the times were measured (False: a model's, in want of such).
     """
 
-    counts: tuple[int, ...]
-    low: tuple[float, ...]
-    mid: tuple[float, ...]
-    high: tuple[float, ...]
+    said: tuple[Said, ...]
     sentence: str
     trained: tuple[int, ...]
     held_error: float | None
     measured: bool = True
 
-    def at(self, n: int) -> tuple[float, float, float]:
-        """Return low, mid and high in seconds at one of ``counts``; KeyError for another."""
-        if n not in self.counts:
-            raise KeyError(n)
-        i = self.counts.index(n)
-        return self.low[i], self.mid[i], self.high[i]
+    def at(self, n: int) -> Said | None:
+        """Return what is said of a count, None where nothing is."""
+        return next((each for each in self.said if each.n == n), None)
 
 
 def band(
@@ -65,23 +58,8 @@ def band(
     if not wanted:
         raise P3SError("no process count to say anything of")
     said = made.say(wanted)
-    ends = [
-        (
-            each.seconds if each.low is None else each.low,
-            each.seconds if each.high is None else each.high,
-        )
-        for each in said
-    ]
-    return Band(
-        tuple(wanted),
-        tuple(low for low, _ in ends),
-        tuple(each.seconds for each in said),
-        tuple(high for _, high in ends),
-        _sentence(made, said[-1], *ends[-1], measured),
-        tuple(trained),
-        made.choice.held_error,
-        measured,
-    )
+    what = _sentence(made, said[-1], measured)
+    return Band(tuple(said), what, tuple(trained), made.choice.held_error, measured)
 
 
 def _doublings(trained: Sequence[int]) -> list[int]:
@@ -92,7 +70,8 @@ def _doublings(trained: Sequence[int]) -> list[int]:
     return found
 
 
-def _sentence(made: Baseline, said: Said, low: float, high: float, measured: bool) -> str:
+def _sentence(made: Baseline, said: Said, measured: bool) -> str:
+    low, high = said.ends
     counts = join(made.counts)
     what = "the run times" if measured else "the predicted times"
     error = made.choice.held_error
@@ -114,7 +93,7 @@ def join(counts: Sequence[int]) -> str:
     texts = [f"{n:,}" for n in counts]
     if len(texts) > 8:
         return f"{texts[0]}, {texts[1]}, ... {texts[-1]}"
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+    return joined(texts)
 
 
 #: Relative difference from which the two disagree.
@@ -210,10 +189,10 @@ def disagreements(prediction: Prediction, found: Band) -> list[Disagreement]:
     last = max(found.trained)
     out = []
     for row in sorted(prediction.counts, key=lambda row: row.n):
-        n, told = row.n, row.time_s
-        if n <= last or n not in found.counts or not told:
+        n, told, said = row.n, row.time_s, found.at(row.n)
+        if n <= last or said is None or not told:
             continue
-        low, mid, high = found.at(n)
+        (low, high), mid = said.ends, said.seconds
         if abs(told / mid - 1) > DISAGREE:
             overlap = (row.low_s or told) <= high and (row.high_s or told) >= low
             out.append(Disagreement(n, mid, told, told / mid, overlap, _reach(found, n)))
@@ -246,9 +225,7 @@ def curve_of(prediction: Prediction) -> Curve:
     sentences = [visible(sentence, 600) for sentence in found.sentences]
     rows: list[tuple[int, float, float, float]] = []
     if (band := found.band) is not None:
-        every = zip(band.counts, band.low, band.mid, band.high, strict=True)
-        rows = [row for row in every if row[0] >= max(band.trained) and row[1] > 0]
-    if len(rows) < 2:
-        return Curve(_LEGEND, (), (), (), (), sentences)
-    counts, low, mid, high = zip(*rows, strict=True)
+        kept = [each for each in band.said if each.n >= max(band.trained) and each.ends[0] > 0]
+        rows = [(each.n, each.ends[0], each.seconds, each.ends[1]) for each in kept]
+    counts, low, mid, high = zip(*rows, strict=True) if len(rows) > 1 else ((),) * 4
     return Curve(_LEGEND, counts, low, mid, high, sentences)

@@ -65,26 +65,59 @@ class Data:
         return Data(self.n[keep], self.seconds[keep], self.inputs[keep], self.names)
 
 
-Fit = Callable[[Floats, Floats, Floats, Floats, Sequence[str]], Parameters]
-Evaluate = Callable[[Parameters, Floats, Floats], Floats]
+#: Key of a coefficient that files hold as the power of two that it is the logarithm of.
+_FACTOR = "factor"
 
 
 @dataclass(frozen=True)
 class Family:
-    """One form of model.
+    """One form of model: seconds, or with ``logs`` their log2, as a sum of coefficients x columns.
 
-    ``needs``: fewest distinct counts; ``takes_inputs``: whether it has terms for input parameters;
-    ``automatic``: whether it is tried when none is asked for; ``fit`` takes counts, seconds,
-    inputs, weights and names of inputs.
+    ``needs``: fewest distinct counts; ``columns``: of counts, inputs and knots; ``keys``: names of
+    the coefficients in files with how many of them are a list there, -1: all others (0: a plain
+    number); ``positive``: no coefficient is negative; ``knots``: whether the columns have knots;
+    ``takes_inputs``: whether there are terms for input parameters; ``automatic``: whether it is
+    tried when none is asked for.
     """
 
     name: str
     what: str
     needs: int
-    fit: Fit
-    evaluate: Evaluate
+    columns: Callable[[Floats, Floats, Floats], Floats]
+    keys: Mapping[str, int]
+    logs: bool = False
+    positive: bool = False
+    knots: bool = False
     takes_inputs: bool = False
     automatic: bool = True
+
+    def fit(self, data: Data, weights: Floats) -> Parameters:
+        """Return the parameters; P3SError where the points do not determine them."""
+        knots = regression.knots_of(data.n) if self.knots else np.zeros(0)
+        columns = self.columns(data.n, data.inputs, knots)
+        if self.positive:
+            found = nonnegative(columns, data.seconds, weights)
+        elif self.logs:
+            # A small error of log2 T is a relative one: a residual in seconds is T times as large.
+            wanted, factors = np.log2(data.seconds), weights * data.seconds
+            found = regression.solve(columns, wanted, factors, self.name)
+        else:
+            found = regression.solve(columns, data.seconds, weights, self.name)
+        made: Parameters = {"knots": knots.tolist()} if self.knots else {}
+        rest = found.tolist()
+        for key, size in self.keys.items():
+            count = 1 if size == 0 else len(rest) if size < 0 else size
+            made[key], rest = (rest[:count] if size else rest[0]), rest[count:]
+        if _FACTOR in made:
+            made[_FACTOR] = float(np.exp2(made[_FACTOR]))
+        return {**made, "n_params": len(found)}
+
+    def evaluate(self, p: Parameters, q: Floats, x: Floats) -> Floats:
+        """Return seconds at counts and inputs, a row each."""
+        known = {**p, _FACTOR: np.log2(p[_FACTOR])} if _FACTOR in self.keys else p
+        found = np.concatenate([np.atleast_1d(known[key]) for key in self.keys])
+        told = self.columns(q, x, np.array(p.get("knots", ()))) @ found
+        return np.asarray(np.exp2(told) if self.logs else told)
 
 
 @dataclass(frozen=True)
@@ -130,8 +163,7 @@ def fit(name: str, data: Data, weights: Floats) -> Fitted:
             f"choose one (--where {data.names[0]}=VALUE) or a family that takes inputs: "
             + ", ".join(f.name for f in FAMILIES.values() if f.takes_inputs)
         )
-    found = family.fit(data.n, data.seconds, data.inputs, weights, data.names)
-    return Fitted(name, found, data.names)
+    return Fitted(name, family.fit(data, weights), data.names)
 
 
 def family_of(name: str) -> Family:
@@ -141,39 +173,40 @@ def family_of(name: str) -> Family:
     return FAMILIES[name]
 
 
-def _three_term(q: Floats, t: Floats, _x: Floats, w: Floats, _names: Sequence[str]) -> Parameters:
-    a, b, c = nonnegative(threeterm.design(q), t, w).tolist()
-    return {"a": a, "b": b, "c": c, "n_params": 3}
-
-
-def _three_term_value(p: Mapping[str, Any], q: Floats, _x: Floats) -> Floats:
-    return threeterm.value(np.array([p["a"], p["b"], p["c"]]), q)
-
-
-def _amdahl(q: Floats, t: Floats, _x: Floats, w: Floats, _names: Sequence[str]) -> Parameters:
-    columns = np.column_stack([np.ones_like(q), 1.0 / q])
-    serial, parallel = nonnegative(columns, t, w).tolist()
-    return {"serial": serial, "parallel": parallel, "n_params": 2}
-
-
-def _amdahl_value(p: Mapping[str, Any], q: Floats, _x: Floats) -> Floats:
-    return np.asarray(p["serial"] + p["parallel"] / q)
-
-
 FAMILIES = {
     family.name: family
     for family in (
         Family(
-            "three-term", "a n + b/n + c/sqrt(n), none negative", 3, _three_term, _three_term_value
+            "three-term",
+            "a n + b/n + c/sqrt(n), none negative",
+            3,
+            lambda q, x, _: threeterm.design(q),
+            dict.fromkeys("abc", 0),
+            positive=True,
         ),
-        Family("amdahl", "s + p/n, none negative", 2, _amdahl, _amdahl_value),
-        Family("power-law", "f n^k", 2, regression.fit_power, regression.power),
+        Family(
+            "amdahl",
+            "s + p/n, none negative",
+            2,
+            lambda q, x, _: regression.shares(q),
+            {"serial": 0, "parallel": 0},
+            positive=True,
+        ),
+        Family(
+            "power-law",
+            "f n^k",
+            2,
+            lambda q, x, _: regression.logarithms(q, x, 1),
+            {_FACTOR: 0, "exponent": 0},
+            logs=True,
+        ),
         Family(
             "barnes-1",
             "log T linear in log n and the logs of the inputs",
             2,
-            regression.fit_barnes_1,
-            regression.barnes,
+            lambda q, x, _: regression.logarithms(q, x, 1),
+            {"gamma": 2, "beta": -1},
+            logs=True,
             takes_inputs=True,
             automatic=False,
         ),
@@ -181,16 +214,19 @@ FAMILIES = {
             "barnes-2",
             "the same with the square of log n",
             3,
-            regression.fit_barnes_2,
-            regression.barnes,
+            lambda q, x, _: regression.logarithms(q, x, 2),
+            {"gamma": 3, "beta": -1},
+            logs=True,
             takes_inputs=True,
         ),
         Family(
             "spline",
             "log T a restricted cubic spline of log n, with interactions",
             4,
-            regression.fit_spline,
-            regression.spline,
+            regression.splines,
+            {"linear": -1},
+            logs=True,
+            knots=True,
             takes_inputs=True,
             automatic=False,
         ),
@@ -198,8 +234,8 @@ FAMILIES = {
             "explicit",
             "linear in n and the inputs as they are",
             2,
-            regression.fit_explicit,
-            regression.explicit,
+            lambda q, x, _: np.column_stack([x, q]),
+            {"linear": -1},
             takes_inputs=True,
             automatic=False,
         ),
@@ -283,10 +319,10 @@ def interval(
 
 def _used(fitted: Fitted) -> int:
     """Return how many coefficients took freedom: those that a sign holds at zero did not."""
-    names = {"three-term": "abc", "amdahl": ("serial", "parallel")}.get(fitted.family)
-    if names is None:
+    family = family_of(fitted.family)
+    if not family.positive:
         return fitted.n_params
-    result: int = max(1, sum(fitted.parameters[name] > 0 for name in names))
+    result: int = max(1, sum(fitted.parameters[name] > 0 for name in family.keys))
     return result
 
 

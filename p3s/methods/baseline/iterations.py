@@ -21,7 +21,7 @@ import numpy.typing as npt
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
-from p3s.base.tables import read_rows
+from p3s.methods.baseline.read import parquet_rows
 from p3s.methods.baseline.times import REDUCTIONS, RunTime, Times
 
 #: A worker's time may be this much above that of the iteration: clocks of two nodes differ.
@@ -82,7 +82,7 @@ def read(paths: Iterable[Path]) -> list[Row]:
     """
     found = []
     for path in map(Path, paths):
-        rows = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+        rows = parquet_rows(path) if path.suffix.lower() == ".parquet" else _csv(path)
         found += [_row(row, f"{path}: row {number}") for number, row in enumerate(rows, 2)]
     return found
 
@@ -94,15 +94,6 @@ def _csv(path: Path) -> list[dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise P3SError(f"{path}: cannot be read as a table of iterations") from error
     return list(csv.DictReader(line for line in lines if line.strip()))
-
-
-def _parquet(path: Path) -> list[dict[str, Any]]:
-    import pyarrow as arrow
-
-    try:
-        return read_rows(path)
-    except (OSError, ValueError, arrow.ArrowException) as error:
-        raise P3SError(f"{path}: cannot be read as Parquet") from error
 
 
 def _row(data: Mapping[str, Any], where: str) -> Row:

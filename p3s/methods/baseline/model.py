@@ -127,38 +127,23 @@ def choose(
         trials = [_trial(name, data, held, weights) for name in given]
     good = [trial for trial in trials if trial.error is not None]
     if len(given) == 1:
-        fitted = fit(given[0], data, weights_of(weights, data.seconds))
-        return Choice(fitted, tuple(trials), tuple(held), "asked for")
-    if good:
-        best = min(good, key=lambda trial: (trial.missed, trial.n_params))
-        fitted = fit(best.family, data, weights_of(weights, data.seconds))
-        which = ", ".join(map(str, held))
-        them = "them" if len(held) > 1 else "it"
-        return Choice(
-            fitted,
-            tuple(trials),
-            tuple(held),
-            f"closest at {which} processes, fitted without {them}",
-        )
-    return _unchosen(data, given, weights, trials, held)
-
-
-def _unchosen(
-    data: Data, given: Sequence[str], weights: str, trials: Sequence[Trial], held: Sequence[int]
-) -> Choice:
-    """Take the paper's form, or the first that can be fitted: two counts tell forms apart badly."""
-    order = sorted(given, key=lambda name: name != USUAL)
-    why = ""
+        order, why = given, "asked for"
+    elif good:
+        order = [min(good, key=lambda trial: (trial.missed, trial.n_params)).family]
+        which, them = ", ".join(map(str, held)), "them" if len(held) > 1 else "it"
+        why = f"closest at {which} processes, fitted without {them}"
+    else:  # two counts tell forms apart badly: the paper's form, or the first that can be fitted
+        order = sorted(given, key=lambda name: name != USUAL)
+        why = "too few counts to choose by holding one out"
+    first: P3SError | None = None
     for name in order:
         try:
             fitted = fit(name, data, weights_of(weights, data.seconds))
         except P3SError as error:
-            why = why or str(error)
+            first = first or error
             continue
-        return Choice(
-            fitted, tuple(trials), tuple(held), "too few counts to choose by holding one out"
-        )
-    raise P3SError(why or "no model family to fit")
+        return Choice(fitted, tuple(trials), tuple(held), why)
+    raise first or P3SError("no model family to fit")
 
 
 def _trial(name: str, data: Data, held: Sequence[int], weights: str) -> Trial:
@@ -200,6 +185,14 @@ class Said:
     high: float | None
     ratio: float
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Ends of the interval; the time itself where there is none."""
+        return (
+            self.seconds if self.low is None else self.low,
+            self.seconds if self.high is None else self.high,
+        )
+
 
 @dataclass(frozen=True)
 class Baseline:
@@ -240,7 +233,7 @@ class Baseline:
             raise ValueError("parameters have no number")
         if len(self.counts) < 2:
             raise ValueError("no points that can have been fitted")
-        for name in {"three-term": "abc", "amdahl": ("serial", "parallel")}.get(self.family, ()):
+        for name in FAMILIES[self.family].keys if FAMILIES[self.family].positive else ():
             if not 0 <= self.parameters[name] < math.inf:
                 raise ValueError(f"{name} cannot be this")
         self.fitted.predict(self.counts, np.ones((1, len(self.inputs))))  # missing numbers show now
@@ -299,14 +292,16 @@ class Baseline:
             self.points, self.fitted, counts, row, weights=self.weights, reduction=self.reduction
         )
         curves = [*(ends or ()), *self._others(counts, row)]
-        if not curves:
-            return [
-                Said(int(n), float(t), None, None, self.ratio(int(n)))
-                for n, t in zip(counts, told, strict=True)
-            ]
-        low, high = np.min([told, *curves], axis=0), np.max([told, *curves], axis=0)
+        spread = np.array([told, *curves])
+        low, high = spread.min(axis=0).tolist(), spread.max(axis=0).tolist()
         return [
-            Said(int(n), float(told[i]), float(low[i]), float(high[i]), self.ratio(int(n)))
+            Said(
+                int(n),
+                float(told[i]),
+                low[i] if curves else None,
+                high[i] if curves else None,
+                self.ratio(int(n)),
+            )
             for i, n in enumerate(counts)
         ]
 

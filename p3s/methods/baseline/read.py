@@ -159,13 +159,18 @@ def _flat(row: Row) -> Row:
     return {**{key: value for key, value in row.items() if key != "inputs"}, **inputs}
 
 
-def _parquet(path: Path) -> list[tuple[str, Row]]:
+def parquet_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a Parquet file; P3SError for another one."""
     import pyarrow as arrow
 
     try:
-        rows = read_rows(path)
+        return read_rows(path)
     except (OSError, ValueError, arrow.ArrowException) as error:
         raise P3SError(f"{path}: cannot be read as Parquet") from error
+
+
+def _parquet(path: Path) -> list[tuple[str, Row]]:
+    rows = parquet_rows(path)
     if len(rows) > _MOST:
         raise P3SError(f"{path}: {len(rows):,} rows, more than {_MOST:,}")
     found = []

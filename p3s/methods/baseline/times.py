@@ -134,8 +134,7 @@ def series_of(
     are dropped, since nothing depends on them. Errors: P3SError, one line, for nothing left, one
     count only, or several kinds of labels; UsageError for a reduction that is not known.
     """
-    if reduction not in REDUCTIONS:
-        raise UsageError(f"{reduction}: no reduction of repeats; one of {', '.join(REDUCTIONS)}")
+    reduction_of(reduction)
     mine = [run for run in runs if run.component == component]
     mine = chosen(mine, where or {})
     if not mine:
@@ -198,7 +197,8 @@ def _labels(runs: Sequence[RunTime]) -> dict[str, str]:
     return dict(found[0])
 
 
-def _varying_inputs(runs: Sequence[RunTime]) -> tuple[str, ...]:
+def inputs_of(runs: Sequence[RunTime]) -> list[str]:
+    """Return the names of the inputs of runs; P3SError where one has others."""
     names = [name for name, _ in runs[0].inputs]
     for run in runs:
         if [name for name, _ in run.inputs] != names:
@@ -206,9 +206,22 @@ def _varying_inputs(runs: Sequence[RunTime]) -> tuple[str, ...]:
                 f"run times at {run.n} processes have other inputs than the first; "
                 "every run needs all of them"
             )
+    return names
+
+
+def _varying_inputs(runs: Sequence[RunTime]) -> tuple[str, ...]:
     return tuple(
-        name for i, name in enumerate(names) if len({run.inputs[i][1] for run in runs}) > 1
+        name
+        for i, name in enumerate(inputs_of(runs))
+        if len({run.inputs[i][1] for run in runs}) > 1
     )
+
+
+def reduction_of(name: str) -> Callable[[Sequence[float]], float]:
+    """Return what reduces repeats; UsageError for a name that is not known."""
+    if name not in REDUCTIONS:
+        raise UsageError(f"{name}: no reduction of repeats; one of {', '.join(REDUCTIONS)}")
+    return REDUCTIONS[name]
 
 
 def _points(runs: Sequence[RunTime], names: Sequence[str], reduction: str) -> list[Point]:

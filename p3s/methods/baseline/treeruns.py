@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import joined, plural
-from p3s.methods.baseline.times import REDUCTIONS, TOTAL, RunTime, Times, chosen
+from p3s.methods.baseline.times import TOTAL, RunTime, Times, chosen, inputs_of, reduction_of
 from p3s.methods.baseline.trees.diagnostics import Report, by_workload, prune, report
 from p3s.methods.baseline.trees.features import COUNTER, derived
 from p3s.methods.baseline.trees.grow import grow
@@ -30,20 +30,7 @@ def efficiency(resources: Floats, time: Floats, used: Floats) -> Floats:
     T_c, the seconds that they computed for, added up (eq. 4.10). Errors: P3SError where E is above
     1.
     """
-    found = used / (resources * time)
-    _check(found)
-    return np.asarray(found)
-
-
-def index(resources: Floats, time: Floats, used: Floats) -> Floats:
-    """Return E_index = T_iter / E = K T_iter^2 / T_c in seconds (eq. 4.9), never below T_iter.
-
-    The less the better.
-    """
-    return np.asarray(time / efficiency(resources, time, used))
-
-
-def _check(found: Floats) -> None:
+    found = np.asarray(used / (resources * time))
     wrong = np.flatnonzero(~((found > 0) & (found <= 1 + _CLOCKS)))
     if len(wrong):
         at = int(wrong[0])
@@ -52,6 +39,15 @@ def _check(found: Floats) -> None:
             "for longer than they had time for, or never; are both times in one unit, and of one "
             "iteration?"
         )
+    return found
+
+
+def index(resources: Floats, time: Floats, used: Floats) -> Floats:
+    """Return E_index = T_iter / E = K T_iter^2 / T_c in seconds (eq. 4.9), never below T_iter.
+
+    The less the better.
+    """
+    return np.asarray(time / efficiency(resources, time, used))
 
 
 #: Columns that are the workload, the threads of a process, seconds of computation of all workers,
@@ -110,9 +106,7 @@ def table_of(times: Times, reading: Reading, words: Sequence[str] = ()) -> TreeR
     """
     if reading.target not in TARGETS:
         raise UsageError(f"--target {reading.target}: is none; one of {', '.join(TARGETS)}")
-    if reading.reduction not in REDUCTIONS:
-        known = ", ".join(REDUCTIONS)
-        raise UsageError(f"{reading.reduction}: no reduction of repeats; one of {known}")
+    reduction_of(reading.reduction)
     every = [r for r in chosen(times.runs, reading.where or {}) if r.component == TOTAL]
     most = reading.most
     runs = [r for r in every if r.valid and reading.least <= r.n and (not most or r.n <= most)]
@@ -140,10 +134,7 @@ def _seconds(runs: Sequence[RunTime]) -> Floats:
 
 
 def _columns(runs: Sequence[RunTime]) -> dict[str, Floats]:
-    names = [name for name, _ in runs[0].inputs]
-    for run in runs:
-        if [name for name, _ in run.inputs] != names:
-            raise P3SError("run times have different inputs; every run needs all of them")
+    names = inputs_of(runs)
     values = np.array([[value for _, value in run.inputs] for run in runs]).reshape(len(runs), -1)
     found = {name: values[:, i] for i, name in enumerate(names)}
     return found | {"processes": np.array([float(run.n) for run in runs])}
@@ -202,7 +193,8 @@ def _reduced(table: Table, reading: Reading) -> Table:
     distinct, which = np.unique(values, axis=0, return_inverse=True)
     order = np.argsort(which, kind="stable")
     parts = np.split(table.y[order], np.flatnonzero(np.diff(which[order])) + 1)
-    y = np.array([REDUCTIONS[reading.reduction](part.tolist()) for part in parts])
+    reduce = reduction_of(reading.reduction)
+    y = np.array([reduce(part.tolist()) for part in parts])
     return Table(dict(zip(names, distinct.T.copy(), strict=True)), y, table.levels)
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.base.arrays import Bools, Ints, mixed
 from p3s.base.errors import P3SError
 from p3s.capture.types import present_ranks
 from p3s.methods.pas2p.logical import logical_time
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
     from p3s.capture import RunTrace
 
-    Ints = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
 
 _ENDS = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")
 #: Segments that are compared at a time, in events.
@@ -149,7 +148,7 @@ def loop_of(phase: ThesisPhase, loops: Mapping[int, Set[str]]) -> int | None:
 
 def _table(run: RunTrace, ticks: Sequence[Ints], settings: Similarity) -> _Table:
     ends = np.array([call.op in _ENDS for call in run.calls] or [False])
-    columns: list[list[Ints]] = [[] for _ in range(6)]
+    parts = [np.zeros((6, 0), dtype=np.int64)]
     held = total = 0
     for rank in present_ranks(run):
         trace = run.ranks[rank]
@@ -163,44 +162,24 @@ def _table(run: RunTrace, ticks: Sequence[Ints], settings: Similarity) -> _Table
         if not events:
             continue
         after = np.append(trace.work[1:], 0)
-        elapsed = (
-            np.zeros(events, np.int64)
-            if run.work_unit == "instructions"
-            else (np.asarray(trace.elapsed_ns))
-        )
+        elapsed = np.asarray(trace.elapsed_ns) * (run.work_unit != "instructions")
         start = ends[trace.call]
         total += int(after.sum()) + int(elapsed[~start].sum())
         keep = np.flatnonzero(~start)
         tick = ticks[rank][keep]
-        for column, values in zip(
-            columns,
-            (
-                tick,
-                np.full(len(keep), rank),
-                turns(tick),
-                trace.call[keep],
-                after[keep],
-                elapsed[keep],
-            ),
-            strict=True,
-        ):
-            column.append(np.asarray(values, dtype=np.int64))
-    if not columns[0]:
-        columns = [[np.empty(0, dtype=np.int64)]] * 6
-    whole = [np.concatenate(column) for column in columns]
+        rows = (np.full(len(keep), rank), turns(tick), trace.call[keep], after[keep], elapsed[keep])
+        parts.append(np.stack([tick, *rows]).astype(np.int64))
+    whole = np.concatenate(parts, axis=1)
     order = np.argsort(whole[0], kind="stable")  # ranks and program order are in order already
     tick, rank_of, turn, call, after, elapsed = (column[order] for column in whole)
     return _Table(tick, rank_of, turn, call, after, elapsed, total)
 
 
 def _mixed(*columns: Ints) -> NDArray[np.uint64]:
-    """Return a 64-bit hash of each row (splitmix64)."""
-    out = np.full(len(columns[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)
+    """Return a 64-bit hash of each row."""
+    out = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
-        out = (out ^ column.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
-        out = (out ^ (out >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        out = (out ^ (out >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        out ^= out >> np.uint64(31)
+        out = mixed(out ^ column.astype(np.uint64))
     return out
 
 

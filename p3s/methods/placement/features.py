@@ -18,7 +18,7 @@ import numpy as np
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Level
-from p3s.methods.placement.phases import Traffic, sums
+from p3s.methods.placement.phases import Traffic, by_pair, sums
 from p3s.program.mapping import RankMap
 
 #: Names of the features of class A.
@@ -116,15 +116,7 @@ def check_ranks(traffic: Traffic, placed: RankMap) -> None:
 
 def _between_nodes(traffic: Traffic, placed: RankMap) -> _NodeTraffic:
     check_ranks(traffic, placed)
-    key = placed.node_of[traffic.source] * placed.nodes + placed.node_of[traffic.dest]
-    pairs, place = np.unique(key, return_inverse=True)
-    place = place.ravel()
-    return _NodeTraffic(
-        pairs // placed.nodes,
-        pairs % placed.nodes,
-        sums(place, traffic.volume, len(pairs)),
-        sums(place, traffic.messages, len(pairs)),
-    )
+    return _NodeTraffic(*by_pair(traffic, placed.node_of, placed.nodes)[:4])
 
 
 def _sent(

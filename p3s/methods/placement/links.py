@@ -16,7 +16,7 @@ from p3s.base.arrays import Bools, Floats, Ints
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.features import check_ranks
-from p3s.methods.placement.phases import Traffic, sums
+from p3s.methods.placement.phases import Traffic, by_pair
 from p3s.program.mapping import RankMap
 
 #: Share of the largest value from which one is among the top ones.
@@ -71,19 +71,9 @@ def paths(traffic: Traffic, placed: RankMap, fabric: Fabric) -> Paths:
     """
     check_ranks(traffic, placed)
     at = fabric.numbers(placed.names)[placed.node_of]
-    key = at[traffic.source] * fabric.nodes + at[traffic.dest]
-    pairs, place = np.unique(key, return_inverse=True)
-    place = place.ravel()
-    source, dest = pairs // fabric.nodes, pairs % fabric.nodes
+    source, dest, nbytes, messages, row = by_pair(traffic, at, fabric.nodes)
     passed = fabric.distances(source, dest) + (-1 if isinstance(fabric, Torus) else 1)
-    return Paths(
-        source,
-        dest,
-        sums(place, traffic.messages, len(pairs)),
-        sums(place, traffic.volume, len(pairs)),
-        np.where(source == dest, 0, passed),
-        place,
-    )
+    return Paths(source, dest, messages, nbytes, np.where(source == dest, 0, passed), row)
 
 
 def link_bytes(found: Paths, fabric: Fabric) -> Floats:

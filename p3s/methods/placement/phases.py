@@ -104,6 +104,15 @@ def sums(key: Ints, column: Ints | Floats, number: int) -> Floats:
     return np.asarray(found, dtype=np.float64)
 
 
+def by_pair(traffic: Traffic, at: Ints, number: int) -> tuple[Ints, Ints, Floats, Floats, Ints]:
+    """Return traffic between places, a row for each two: source, dest, bytes, messages; and the
+    row here of each of the traffic's. ``at``: place of every rank, one of ``number``."""
+    pairs, row = np.unique(at[traffic.source] * number + at[traffic.dest], return_inverse=True)
+    row = row.ravel()
+    nbytes, messages = (sums(row, x, len(pairs)) for x in (traffic.volume, traffic.messages))
+    return pairs // number, pairs % number, nbytes, messages, row
+
+
 def _column(values: Column | int, rows: int) -> Ints:
     if isinstance(values, int | np.integer):
         return np.full(rows, values, dtype=np.int64)

@@ -211,7 +211,7 @@ class _Laws:
     score: Floats
 
     def take(self, rows: np.ndarray) -> _Laws:
-        return _Laws(*(column[rows] for column in _columns(self)))
+        return _Laws(*(column[rows] for column in vars(self).values()))
 
 
 def sample(problem: Problem, random: np.random.Generator) -> State:
@@ -239,11 +239,7 @@ def _weighed(problem: Problem, cube: Floats) -> _Laws:
     """Return laws with their likeliest coefficients and evidence."""
     design = problem.design(problem.prior.shapes(cube))
     width = problem.prior.widths(cube)
-    scaled = design * width[:, None, :]
-    gram = np.matmul(scaled.transpose(0, 2, 1), scaled)
-    pull = scaled.transpose(0, 2, 1) @ problem.target
-    middle = problem.prior.middle / width
-    own = float(problem.target @ problem.target)
+    gram, pull, middle, own = _normal(problem, design, width)
     error = np.full(len(cube), 2 * ERROR)
     runs = ERROR_RUNS + len(problem.target)
     best = np.zeros_like(pull)
@@ -257,6 +253,16 @@ def _weighed(problem: Problem, cube: Floats) -> _Laws:
     usual = 0.5 * ((best - middle) ** 2).sum(axis=1)
     score = -0.5 * runs * np.log(square) - usual - 0.5 * np.linalg.slogdet(precision)[1]
     return _Laws(cube, design, width, best * width, error, score)
+
+
+def _normal(
+    problem: Problem, design: Floats, width: Floats
+) -> tuple[Floats, Floats, Floats, float]:
+    """Return X'X, X'y and the prior's middle in units of the widths, and y'y."""
+    scaled = design * width[:, None, :]
+    turned = scaled.transpose(0, 2, 1)
+    own = float(problem.target @ problem.target)
+    return turned @ scaled, turned @ problem.target, problem.prior.middle / width, own
 
 
 def _quadratic(matrix: Floats, x: Floats) -> Floats:
@@ -289,23 +295,15 @@ def _moved(problem: Problem, laws: _Laws, heat: float, random: np.random.Generat
     return _Laws(
         *(
             np.where(taken.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-            for new, old in zip(_columns(made), _columns(laws), strict=True)
+            for new, old in zip(vars(made).values(), vars(laws).values(), strict=True)
         )
     )
 
 
-def _columns(laws: _Laws) -> tuple[Floats, ...]:
-    return laws.cube, laws.design, laws.width, laws.coefficient, laws.error, laws.score
-
-
 def _drawn(problem: Problem, laws: _Laws, random: np.random.Generator) -> State:
     """Return draws of coefficients and errors of laws."""
-    scaled = laws.design * laws.width[:, None, :]
-    gram = np.matmul(scaled.transpose(0, 2, 1), scaled)
-    pull = scaled.transpose(0, 2, 1) @ problem.target
-    middle = problem.prior.middle / laws.width
+    gram, pull, middle, own = _normal(problem, laws.design, laws.width)
     here, error = laws.coefficient / laws.width, laws.error
-    own = float(problem.target @ problem.target)
     for _ in range(_GIBBS):
         once = 1.0 / error[:, None] ** 2
         precision = gram * once[..., None] + np.eye(gram.shape[1])

@@ -97,19 +97,11 @@ def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None)
 def compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str, Any]:
     """Return the errors at all asked counts; counts without a run say why."""
     from p3s.laws.statistics import scores
-    from p3s.methods.baseline.times import by_target
+    from p3s.methods.baseline.times import TOTAL, by_target, chosen
 
     named = {name for run in times.runs for name, _ in (*run.inputs, *run.labels)}
-    mine = [
-        run
-        for run in times.runs
-        if run.component == "total"
-        and all(
-            _same(dict((*run.labels, *run.inputs)).get(name), value)
-            for name, value in where.items()
-            if name in named
-        )
-    ]
+    wanted = {name: value for name, value in where.items() if name in named}
+    mine = [run for run in chosen(times.runs, wanted) if run.component == TOTAL]
     if len({(run.labels, run.inputs) for run in mine}) > 1:
         raise P3SError("--against: run times of several kinds; choose one with --where NAME=VALUE")
     runs: dict[int, list[float]] = {}
@@ -135,15 +127,6 @@ def compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str,
         "mean": found.mean if found.count else None,
         "largest": found.largest if found.count else None,
     }
-
-
-def _same(there: object, wanted: str) -> bool:
-    if isinstance(there, float):
-        try:
-            return there == float(wanted)
-        except ValueError:
-            return False
-    return there == wanted
 
 
 def as_json(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -> dict[str, Any]:

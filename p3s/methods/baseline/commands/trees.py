@@ -129,6 +129,7 @@ def predict_tree(
     """Say what a tree tells of process counts; exit code 3 outside the runs it was grown from."""
     import numpy as np
 
+    from p3s.methods.baseline.trees.choose import choose
     from p3s.methods.baseline.trees.evaluate import Evaluator
 
     threads = given.pop("threads", 1.0 if stored.threads == (1.0,) else None)
@@ -136,31 +137,30 @@ def predict_tree(
         raise UsageError("the tree depends on threads; give their number: --input threads=4")
     workload = _workload(given)
     pairs_ = np.array([(float(_workers(stored, n)), threads) for n in counts])
-    said = Evaluator.of(stored.tree).predict(stored.columns(workload, pairs_, given, affinity))
-    rows = [
-        {
-            "n": n,
-            "threads": int(threads),
-            "workload": workload,
-            "value": float(said.value[i]),
-            "leaf": int(said.leaf[i]),
-            "extrapolated": bool(said.extrapolated[i]),
-            "outside_leaf": bool(said.outside[i]),
-            "clipped": bool(said.clipped[i]),
-        }
-        for i, n in enumerate(counts)
-    ]
+    columns = stored.columns(workload, pairs_, given, affinity)
+    said = choose(Evaluator.of(stored.tree), columns, top=None)
     if json_:
+        rows = [
+            {
+                "n": n,
+                "threads": each.threads,
+                "workload": workload,
+                "value": each.value,
+                "leaf": each.leaf,
+                **each.doubts,
+            }
+            for n, each in zip(counts, said, strict=True)
+        ]
         emit_json(
             {**header("tree_prediction"), "target": stored.tree.target, "configurations": rows}
         )
     else:
         cells = [
-            [str(r["n"]), str(r["threads"]), seconds(float(str(r["value"]))), _flags(r)]
-            for r in rows
+            [str(n), str(each.threads), seconds(each.value), _flags(each)]
+            for n, each in zip(counts, said, strict=True)
         ]
         out(table(cells, ["n", "threads", stored.tree.target, "note"], words_last=True))
-    return _outside(bool(said.extrapolated.any()))
+    return _outside(any(each.extrapolated for each in said))
 
 
 def _outside(extrapolated: bool) -> int:
@@ -183,14 +183,15 @@ def _workload(given: dict[str, float]) -> float:
     raise UsageError("the tree depends on the workload; give it: --input workload=2000")
 
 
-def _flags(row: Any) -> str:
-    get = row.get if isinstance(row, dict) else lambda name: getattr(row, name.partition("_")[0])
-    words = {
-        "extrapolated": "outside the runs",
-        "outside_leaf": "outside its leaf's runs",
-        "clipped": "held to its leaf's range",
-    }
-    return ", ".join(text for name, text in words.items() if get(name))
+_FLAGS = {
+    "extrapolated": "outside the runs",
+    "outside_leaf": "outside its leaf's runs",
+    "clipped": "held to its leaf's range",
+}
+
+
+def _flags(choice: Choice) -> str:
+    return ", ".join(_FLAGS[name] for name, is_so in choice.doubts.items() if is_so)
 
 
 # ---- check -----------------------------------------------------------------------------------
@@ -365,9 +366,7 @@ def advise(
             stored.tree.target.replace("-", "_"): choice.value,
             "objective": choice.objective,
             "leaf_error": choice.error,
-            "extrapolated": choice.extrapolated,
-            "outside_leaf": choice.outside,
-            "clipped": choice.clipped,
+            **choice.doubts,
         }
         for choice, affinity in found
     ]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.base.arrays import Floats, Ints
+from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
-from p3s.methods.baseline.trees.evaluate import Evaluator, Said
+from p3s.methods.baseline.trees.evaluate import Evaluator
 
 #: What a configuration is chosen by: seconds, an index that the tree tells, or seconds times cores.
 OBJECTIVES = ("time", "index", "core-hours")
@@ -62,8 +62,9 @@ def admissible(workers: Sequence[float], threads: Sequence[float], limits: Limit
 class Choice:
     """One configuration: what it is, what the tree says of it, and by what it was chosen.
 
-    ``row``: its number among those asked; ``error``: root mean square of the relative errors of the
-    leaf's own runs; flags as in :class:`p3s.methods.baseline.trees.evaluate.Said`.
+    ``row``: its number among those asked; ``leaf``, ``extrapolated``, ``outside``, ``clipped``: as
+    in :class:`p3s.methods.baseline.trees.evaluate.Said`; ``error``: root mean square of the
+    relative errors of the leaf's own runs.
     """
 
     row: int
@@ -71,56 +72,59 @@ class Choice:
     threads: int
     value: float
     objective: float
+    leaf: int
     error: float
     extrapolated: bool
     outside: bool
     clipped: bool
 
+    @property
+    def doubts(self) -> dict[str, bool]:
+        """What speaks against it, by name, and whether it does."""
+        return {
+            "extrapolated": self.extrapolated,
+            "outside_leaf": self.outside,
+            "clipped": self.clipped,
+        }
+
 
 def choose(
-    evaluator: Evaluator, columns: Mapping[str, Floats], objective: str = "time", top: int = 3
+    evaluator: Evaluator,
+    columns: Mapping[str, Floats],
+    objective: str = "time",
+    top: int | None = 3,
 ) -> list[Choice]:
     """Return the best of some configurations, the best first; equal ones by fewer cores.
 
     ``columns``: the tree's variables, a row per configuration, workers and threads among them.
-    Objective "core-hours" is the tree's time times the workers' cores, in hours. Errors: UsageError
-    for an objective that the tree does not tell.
+    ``top``: how many, None: all, in the order in which they are given. Objective "core-hours" is
+    the tree's time times the workers' cores, in hours. Errors: UsageError for an objective that
+    the tree does not tell.
     """
-    check_objective(evaluator, objective)
+    tree = evaluator.tree
+    if objective not in OBJECTIVES:
+        raise UsageError(f"objective {objective}: is none; one of {', '.join(OBJECTIVES)}")
+    if top is not None and (objective == "index") != (tree.target != "time"):
+        raise UsageError(
+            f"objective {objective}: this tree tells the {tree.target}; fit one with "
+            f"--target {'index' if objective == 'index' else 'time'}"
+        )
     cores = columns["workers"] * columns["threads"]
     said = evaluator.predict(columns)
     value = said.value * cores / 3600 if objective == "core-hours" else said.value
-    return [_choice(evaluator, columns, said, value, i) for i in ranked(value, cores)[:top]]
-
-
-def check_objective(evaluator: Evaluator, objective: str) -> None:
-    """Raise UsageError for an objective that a tree cannot be asked for."""
-    if objective not in OBJECTIVES:
-        raise UsageError(f"objective {objective}: is none; one of {', '.join(OBJECTIVES)}")
-    target = evaluator.tree.target
-    if (objective == "index") != (target != "time"):
-        raise UsageError(
-            f"objective {objective}: this tree tells the {target}; fit one with "
-            f"--target {'index' if objective == 'index' else 'time'}"
+    order = range(len(value)) if top is None else np.lexsort((cores, value))[:top].tolist()
+    return [
+        Choice(
+            i,
+            round(float(columns["workers"][i])),
+            round(float(columns["threads"][i])),
+            float(said.value[i]),
+            float(value[i]),
+            int(said.leaf[i]),
+            tree.nodes[said.leaf[i]].error,
+            bool(said.extrapolated[i]),
+            bool(said.outside[i]),
+            bool(said.clipped[i]),
         )
-
-
-def ranked(value: Floats, cores: Floats) -> Ints:
-    """Return the numbers of configurations by value, equal ones by cores."""
-    return np.lexsort((cores, value))
-
-
-def _choice(
-    evaluator: Evaluator, columns: Mapping[str, Floats], said: Said, value: Floats, i: int
-) -> Choice:
-    return Choice(
-        int(i),
-        round(float(columns["workers"][i])),
-        round(float(columns["threads"][i])),
-        float(said.value[i]),
-        float(value[i]),
-        evaluator.tree.nodes[said.leaf[i]].error,
-        bool(said.extrapolated[i]),
-        bool(said.outside[i]),
-        bool(said.clipped[i]),
-    )
+        for i in order
+    ]

@@ -307,26 +307,25 @@ def prune(tree: Tree, table: Table) -> Tree:
     z = np.stack([table.column(name) for name in tree.variables], axis=1)
     design = evaluator.prototype.design(table.columns)
     leaf = evaluator.leaf(z)
-    parent = {int(c): i for i, pair in enumerate(evaluator.child) for c in pair if c != i}
-    reach: list[list[Ints]] = [[] for _ in tree.nodes]
-    for node in np.unique(leaf):
-        rows, at = np.flatnonzero(leaf == node), int(node)
-        while True:
-            reach[at].append(rows)
-            if at not in parent:
-                break
-            at = parent[at]
-    kept = list(tree.nodes)
-    missed = np.zeros(len(kept))
-    for i in reversed(range(len(kept))):
-        rows = np.concatenate(reach[i]) if reach[i] else np.empty(0, dtype=np.int64)
-        own = _missed(tree, kept[i], design[rows], table.y[rows])
-        split = kept[i].split
-        below = missed[split.left] + missed[split.right] if split else np.inf
-        if len(rows) and own <= below:
-            kept[i] = replace(kept[i], split=None)
-        missed[i] = min(own, below)
-    return replace(tree, nodes=_reached(kept))
+    found: list[Node] = []
+
+    def take(at: int) -> tuple[int, Ints, float]:
+        """Add what stays of a node; return its number, its rows, and what it misses of them."""
+        number, node, split = len(found), tree.nodes[at], tree.nodes[at].split
+        found.append(replace(node, split=None))
+        rows, below = np.flatnonzero(leaf == at), np.inf
+        if split is not None:
+            (left, one, less), (right, other, more) = take(split.left), take(split.right)
+            rows, below = np.concatenate([one, other]), less + more
+        own = _missed(tree, node, design[rows], table.y[rows])
+        if split is None or (len(rows) and own <= below):
+            del found[number + 1 :]
+            return number, rows, min(own, below)
+        found[number] = replace(node, split=replace(split, left=left, right=right))
+        return number, rows, below
+
+    take(0)
+    return replace(tree, nodes=tuple(found))
 
 
 def _missed(tree: Tree, node: Node, design: Floats, y: Floats) -> float:
@@ -335,23 +334,6 @@ def _missed(tree: Tree, node: Node, design: Floats, y: Floats) -> float:
     low, high = CLIP[0] * node.low, CLIP[1] * node.high
     value = np.clip(value, low, high) if tree.growing.clip else np.where(value > 0, value, low)
     return float(np.sum(np.abs(value - y) / y))
-
-
-def _reached(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return the nodes that are still reached from the root, numbered anew."""
-    found: list[Node] = []
-
-    def take(at: int) -> int:
-        number = len(found)
-        found.append(nodes[at])
-        split = nodes[at].split
-        if split is not None:
-            sides = take(split.left), take(split.right)
-            found[number] = replace(nodes[at], split=replace(split, left=sides[0], right=sides[1]))
-        return number
-
-    take(0)
-    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import UsageError
 from p3s.base.text import plural, processes
 from p3s.machine.topology.inside import read_inside
-
-#: What cores may share, the widest first: names of the objects in hwloc's files.
-_LEVELS = (("Package", "Socket"), ("L3Cache",), ("L2Cache",))
 
 
 @dataclass(frozen=True)
@@ -39,35 +35,8 @@ class Caches:
 
 def read_caches(path: Path) -> Caches:
     """Read what ``lstopo --of xml`` has written of a node; errors as of :func:`read_inside`."""
-    read_inside(path)
-    return Caches(*_shared(ElementTree.parse(path).getroot()).T)
-
-
-def _shared(root: ElementTree.Element) -> Ints:
-    """Return, (cores, levels), the number of the object of each level around each core."""
-    found: list[tuple[int, ...]] = []
-    stack: list[tuple[ElementTree.Element, tuple[int, ...]]] = [(root, (-1,) * len(_LEVELS))]
-    number = 0
-    while stack:
-        here, around = stack.pop()
-        number += 1
-        kind = here.get("type", "")
-        around = tuple(
-            number if kind in level else old for level, old in zip(_LEVELS, around, strict=True)
-        )
-        if kind == "Core":
-            found.append(tuple(-number if each < 0 else each for each in around))
-            continue
-        stack += [(each, around) for each in reversed(here.findall("object"))]
-    return np.stack([_from_zero(column) for column in np.array(found).T], axis=1)
-
-
-def _from_zero(column: Ints) -> Ints:
-    """Return numbers from 0 on in the order in which they appear."""
-    _, first, which = np.unique(column, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[which]
+    cores = read_inside(path).cores
+    return Caches(*np.array([(core.socket, core.l3, core.l2) for core in cores]).T)
 
 
 #: Names of the variables that :func:`counters` gives.

@@ -263,19 +263,18 @@ class _Grower:
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes depth first, left before right."""
         found: list[Node] = []
-        waiting: list[tuple[Ints, int, bool]] = [(np.arange(len(self.table)), -1, True)]
-        while waiting:
-            at, parent, on_left = waiting.pop()
+
+        def take(at: Ints) -> int:
             number = len(found)
-            if parent >= 0:
-                split = found[parent].split
-                assert split is not None
-                split = replace(split, left=number) if on_left else replace(split, right=number)
-                found[parent] = replace(found[parent], split=split)
             node, left = self.node(at)
-            if left is not None:
-                waiting += [(at[~left], number, False), (at[left], number, True)]
             found.append(node)
+            if left is not None and node.split is not None:
+                sides = take(at[left]), take(at[~left])
+                split = replace(node.split, left=sides[0], right=sides[1])
+                found[number] = replace(node, split=split)
+            return number
+
+        take(np.arange(len(self.table)))
         return tuple(found)
 
     def node(self, at: Ints) -> tuple[Node, np.ndarray | None]:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from p3s.base.artefacts import file_bytes
 from p3s.base.errors import P3SError
-from p3s.base.host.hosts import MOST_HOSTS
+from p3s.base.host.hosts import expand_hosts
 
-_NUMBERS = re.compile(r"(\d+)(?:-(\d+))?")
 _UNITS = {"bps": "bit/s", "Bps": "B/s"}
 _SPEED = re.compile(r"([0-9.]+(?:[eE][+-]?\d+)?)([kMGT]?)(bps|Bps)")
 
@@ -34,31 +33,19 @@ def hosts_of(path: Path) -> tuple[str, ...]:
 
     Errors: P3SError where the file is no platform, or describes no host.
     """
-    found: list[str] = []
+    entries: list[str] = []
     for element in _root(path).iter():
         if element.tag == "host":
-            found.append(element.get("id", ""))
+            entries.append(element.get("id", ""))
         elif element.tag == "cluster":
-            ends = (element.get("prefix", ""), element.get("suffix", ""))
-            numbers = _radical(path, element.get("radical", ""), MOST_HOSTS - len(found))
-            found += [f"{ends[0]}{number}{ends[1]}" for number in numbers]
-    if not found:
+            prefix, radical, suffix = (element.get(k, "") for k in ("prefix", "radical", "suffix"))
+            entries.append(f"{prefix}[{radical}]{suffix}")
+    if not entries:
         raise P3SError(f"{path}: describes no host; add a cluster, or hosts")
-    return tuple(found)
-
-
-def _radical(path: Path, text: str, room: int) -> list[int]:
-    """Return the numbers of ``0-3,7``; no more than there is room for."""
-    found: list[int] = []
-    for part in text.split(","):
-        match = _NUMBERS.fullmatch(part.strip())
-        if match is None:
-            raise P3SError(f"{path}: radical {text[:40]!r} names no hosts; write 0-63")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last - first >= room - len(found):
-            raise P3SError(f"{path}: radical {text[:40]!r} names more than {MOST_HOSTS:,} hosts")
-        found += range(first, last + 1)
-    return found
+    try:
+        return tuple(expand_hosts(",".join(entries)))
+    except P3SError as err:
+        raise P3SError(f"{path}: {err}") from err
 
 
 def network_of(path: Path) -> str:
