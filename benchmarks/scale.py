@@ -14,7 +14,7 @@ import corpus
 from figures import P3S, Figure, Found, Point, whole
 
 from p3s.base.study import Study, write_json
-from p3s.model import build
+from p3s.pipeline.stages import fit_model
 from p3s.signature.store import SIGNATURE, signature_of, write_tables
 
 
@@ -26,7 +26,7 @@ def make_study(root: Path) -> None:
         study.signature_path(n).parent.mkdir(exist_ok=True)
         write_tables(table, study.signature_path(n))
         write_json(study.signature_path(n), SIGNATURE.data(signature_of(table)))
-    build(study.root)
+    fit_model(study)
 
 
 def figures(quick: bool) -> Found:

@@ -153,14 +153,14 @@ def one(
 def regression(study: Path, truth: Mapping[int, float]) -> dict[int, float]:
     """Return by how much a regression of the traced run times misses at the larger counts."""
     from p3s.base.errors import P3SError
-    from p3s.base.study import Study
     from p3s.laws.statistics import relative_error
     from p3s.methods.baseline.fromstudy import times_of_study
     from p3s.methods.baseline.model import fit_series
     from p3s.methods.baseline.times import series_of
+    from p3s.pipeline.records import traced
 
     try:
-        whole = fit_series(series_of(times_of_study(Study.open(study)).runs))
+        whole = fit_series(series_of(times_of_study(traced(study)).runs))
     except P3SError as error:
         say(f"{study}: no regression: {error}")
         return {}

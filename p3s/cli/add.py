@@ -18,8 +18,8 @@ def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, 
     study has already is passed over. An OTF2 trace (traces.otf2 of Score-P, or its directory)
     becomes a capture; what it does not tell is said.
     """
+    from p3s.base.settings import MIN_COUNTS
     from p3s.pipeline.gather import captures, characterize_added, collect, put_runs
-    from p3s.pipeline.stages import MIN_COUNTS
 
     with captures(list(run_dirs)) as given:
         found = collect(study_dir, given.paths, launcher_words(ctx) or None)

@@ -11,6 +11,7 @@ from p3s.base.artefacts import read_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.settings import MIN_COUNTS, traces_of
 from p3s.base.text import quoted
+from p3s.machine.cluster import DEFAULT, cluster_of, names
 from p3s.pipeline.commands import Commands
 from p3s.pipeline.records import existing, named, opened
 from p3s.pipeline.stages import base_path, check_room, too_few
@@ -164,12 +165,12 @@ def basis_of(
         if (file := measured_file(request.network)) is not None:
             machine = file
             return taken("machine")
-        return taken(TYPICAL, request.network or usual())
+        return taken(TYPICAL, request.network or DEFAULT)
     if request.estimator != AUTO:
         return taken(request.estimator, replay=request.estimator in FROM_REPLAY)
     measured = machine is not None and between_hosts(machine)
     if request.cluster.topology or request.cluster.rank_file is not None:
-        return taken("machine") if measured else taken(TYPICAL, usual())
+        return taken("machine") if measured else taken(TYPICAL, DEFAULT)
     several = [n for n in asked if n > 1]  # one process has nobody to talk to
     if several and not request.no_replay and several_nodes(request.settings):
         return taken(AUTO, replay=True)
@@ -177,14 +178,7 @@ def basis_of(
         return taken("machine" if request.no_replay else AUTO)
     if not request.no_replay and several and all(map(replayed, several)):
         return taken(AUTO, replay=True)
-    return taken(AUTO, usual())
-
-
-def usual() -> str:
-    """Return the name of the typical cluster that is taken where none is named."""
-    from p3s.machine.cluster import DEFAULT
-
-    return DEFAULT
+    return taken(AUTO, DEFAULT)
 
 
 def measured_file(network: str) -> Path | None:
@@ -192,7 +186,6 @@ def measured_file(network: str) -> Path | None:
 
     Raises P3SError where its messages were measured inside of one host, or not at all.
     """
-    from p3s.machine.cluster import names
     from p3s.machine.machinefile import MACHINE_SCHEMA
 
     path = Path(network)
@@ -230,8 +223,6 @@ def told_of(how: Estimation) -> str:
     name = how.setting.network
     if not name:
         return ""
-    from p3s.machine.cluster import cluster_of
-
     cluster = cluster_of(name)
     which = "typical " if cluster.typical else ""
     return (
@@ -251,7 +242,7 @@ def check_request(
 
     ``machine``, ``base``: of the command line. A study need not be there yet.
     """
-    from p3s.machine.cluster import cluster_of
+    from p3s.machine.machinefile import Machine
     from p3s.program.collectives.choose import rules_of
     from p3s.program.types import MOST_PREDICTED, MOST_RANKS
 
@@ -274,18 +265,11 @@ def check_request(
         from p3s.machine.topology.read import check
 
         check(cluster.topology)
-    _check_machines(root, machine, base)
-    _check_estimator(root, counts, request, machine)
-    check_room(root, LEAST_FREE)
-
-
-def _check_machines(root: Path, machine: Path | None, base: Path | None) -> None:
-    """Raise P3SError where a machine file that is named is not there, or that of the runs."""
-    from p3s.machine.machinefile import Machine
-
     if machine is not None:
         Machine.load(machine)
         Machine.load(base_path(named(root), base))
+    _check_estimator(root, counts, request, machine)
+    check_room(root, LEAST_FREE)
 
 
 def _check_estimator(

@@ -36,7 +36,7 @@ from p3s.pipeline.records import model_of
 from p3s.signature.signature import characterize
 from p3s.signature.store import load_phases, load_table
 from p3s.signature.tables import PointTable
-from p3s.signature.times import load_times
+from p3s.signature.times import Times, load_times
 
 
 def sites_path(other: Study) -> Path:
@@ -44,10 +44,15 @@ def sites_path(other: Study) -> Path:
     return other.root / "sites.json"
 
 
+def times_of(root: Path, counts: Sequence[int]) -> list[Times]:
+    """Return the times of computation of a study, at those of some counts that have any."""
+    return [found for n in counts if (found := load_times(root, n)) is not None]
+
+
 def own_runs(study: Study) -> InputRuns:
     """Return the runs of a study's own input."""
     counts = study.signature_counts()
-    times = {n: t for n in counts if (t := load_times(study.root, n)) is not None}
+    times = {each.np: each for each in times_of(study.root, counts)}
     tables = [load_table(study.root, n) for n in counts]
     return InputRuns(OWN, (), tuple(counts), tables, times)
 
@@ -281,7 +286,7 @@ def build_compute(root: Path, points: Sequence[Point] = ()) -> ComputeModel | No
     model and no points."""
     study = Study.open(Path(root))
     model = model_of(study)
-    times = [t for n in model.counts if (t := load_times(study.root, n)) is not None]
+    times = times_of(study.root, model.counts)
     if not times and not points:
         study.compute_path.unlink(missing_ok=True)
         return None

@@ -191,9 +191,8 @@ def _forced(asked: Traces) -> list[str]:
 
 def _one(batch: Batch, asked: Traces, on: Asked) -> Script:
     """Return the script of one job for all counts, on the nodes of the largest."""
-    words = batch.command("characterize", "-n", asked.counts)
-    command = _traced(asked, words, quoted(asked.root))
-    return _script(batch, asked, "trace", "p3s-trace", max(on.counts, default=on.top), command)
+    words, ranks = batch.command("characterize", "-n", asked.counts), max(on.counts, default=on.top)
+    return _script(batch, asked, "trace", "p3s-trace", ranks, words, quoted(asked.root))
 
 
 def _each(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
@@ -201,23 +200,17 @@ def _each(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
     found = []
     for np in counts:
         words = batch.command("characterize", "--part", "-n", str(np))
-        command = _traced(asked, words, quoted(asked.folder / f"np{np}"))
-        found.append(_script(batch, asked, f"trace-np{np}", f"p3s-np{np}", np, command))
+        into = quoted(asked.folder / f"np{np}")
+        found.append(_script(batch, asked, f"trace-np{np}", f"p3s-np{np}", np, words, into))
     return found
 
 
 def _array(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
     """Return the script of a job array; its tasks all have the nodes of the largest count."""
     words = [*batch.command("characterize", "--part", "-n"), '"$np"']
-    command = _traced(asked, words, f'{quoted(asked.folder)}/"np$np"')
-    lines, tasks = of_array(batch.scheduler, counts), len(counts)
-    return [_script(batch, asked, "trace", "p3s-trace", max(counts), command, *lines, tasks=tasks)]
-
-
-def _traced(asked: Traces, words: Sequence[str], into: str) -> list[str]:
-    """Return the words of a shell that trace into a directory, which is quoted already."""
-    options, command = map(shlex.quote, asked.options), map(shlex.quote, asked.words)
-    return [*words, *options, "-o", into, "--", *command, *asked.redirection()]
+    into, lines = f'{quoted(asked.folder)}/"np$np"', of_array(batch.scheduler, counts)
+    common, tasks = (batch, asked, "trace", "p3s-trace", max(counts)), len(counts)
+    return [_script(*common, words, into, *lines, tasks=tasks)]
 
 
 def _script(
@@ -226,10 +219,14 @@ def _script(
     file: str,
     name: str,
     ranks: int,
-    command: Sequence[str],
+    words: Sequence[str],
+    into: str,
     *before: str,
     **more: int,
 ) -> Script:
+    """Return the script of a job that traces into a directory, which is quoted already."""
+    options, program = map(shlex.quote, asked.options), map(shlex.quote, asked.words)
+    command = [*words, *options, "-o", into, "--", *program, *asked.redirection()]
     log = asked.folder / file
     job = batch.job(name, log, ranks=ranks, per_node=asked.per_node, cores=asked.cores, **more)
     return batch.script(asked.folder / f"{file}.sh", job, [command], *before)

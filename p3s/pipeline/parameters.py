@@ -30,6 +30,7 @@ from p3s.base.settings import (
 from p3s.base.study import Study
 from p3s.base.text import plural, quoted
 from p3s.costs.parameters.laws import Family
+from p3s.machine.cluster import cluster_of
 from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import (
@@ -98,7 +99,6 @@ def plain_node(cores: int, source: str = "") -> Node:
 
 def node_of(study: Study, request: Request) -> Node:
     """Return the node of a run: as measured, or with the cores of the typical cluster's."""
-    from p3s.machine.cluster import cluster_of
     from p3s.machine.machinefile import Machine
 
     if request.settings.cores_per_node:

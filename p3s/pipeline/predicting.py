@@ -56,13 +56,13 @@ from p3s.pipeline.stages import (
     earlier_counts,
     ensure_compute,
     ensure_model,
-    ensure_replays,
+    ensure_replay,
     ensure_scaled,
     instantiate,
     is_missing,
     machine_file,
+    replay_is_missing,
     representative,
-    stale_replays,
 )
 from p3s.predict.estimated import FROM_REPLAY
 from p3s.predict.estimates import AS_FOUND, Estimation
@@ -156,9 +156,9 @@ def predicted(
     if machine is not None and base is None and is_own(study, machine):
         machine = None  # nothing moves, and the times of its runs can be compared
     made = None if machine is None else prepare(study, machine, base)
-    request = filled(study, arguments.request, made)
-    with one_at_a_time((made or study).prediction_path, progress):
-        before = [] if arguments.only else earlier_counts(made or study, progress)
+    request, holder = filled(study, arguments.request, made), made or study
+    with one_at_a_time(holder.prediction_path, progress):
+        before = [] if arguments.only else earlier_counts(holder, progress)
         earlier = sorted({*before} - {*wanted})
         if earlier:
             listed = ", ".join(map(str, earlier))
@@ -167,9 +167,8 @@ def predicted(
         asked = sorted({*wanted, *earlier})
         every = sorted({*asked, *counts_behind(study)})
         _scale(study, every, progress, spread=True)
-        how = estimation(dict.fromkeys(every, study), asked, request, progress, made)
         how = replace(
-            how,
+            estimation(dict.fromkeys(every, study), asked, request, progress, made),
             threshold=arguments.knee,
             allowed=arguments.allowed,
             requested=asked,
@@ -177,16 +176,19 @@ def predicted(
             keep={},
         )
         if what_if.asked:
-            whose = costs_of(traces_of(made or study), how.estimator, how.machine, how.setting)
+            whose = costs_of(traces_of(holder), how.estimator, how.machine, how.setting)
             check_answerable(traces_of(study), what_if.asked, asked, whose)
         progress.start("predicting")
         if made is None:
             result = predict_study(study, every, how)
-            return study, _written(study, _with_answers(study, result, how, what_if, progress))
-        for n in every:
-            ensure_scaled(made, n, progress, spread=True)
-        result = compose(study, made, every, how)
-        return made, _written(made, _with_answers(made, result, how, what_if, progress))
+        else:
+            for n in every:
+                ensure_scaled(made, n, progress, spread=True)
+            result = compose(study, made, every, how)
+        result = _with_answers(holder, result, how, what_if, progress)
+        # Once all of it is known: one that is interrupted leaves the old one.
+        write_json(holder.prediction_path, PREDICTION.data(result))
+    return holder, result
 
 
 def predict_study(
@@ -218,10 +220,14 @@ def estimation(
             f"{MOST_RANKS:,} have at most; add --network or a machine file"
         )
     for n, at in studies.items() if replays else ():
-        ensure_replays(at, [n], request.settings, progress)
+        ensure_replay(at, n, request.settings, progress)
     return replace(
         how,
-        stale=[n for n, at in studies.items() if stale_replays(at, [n])],
+        stale=[
+            n
+            for n, at in studies.items()
+            if at.replay_path(n).exists() and replay_is_missing(at, n)
+        ],
         say=lambda text: progress.start(f"predicting: {text}"),
         done=lambda name, n: progress.done(f"n={n}: simulated ({name})"),
     )
@@ -239,12 +245,6 @@ def one_at_a_time(path: Path, progress: Progress) -> AbstractContextManager[None
     return alone(path, lambda: progress.say(text))
 
 
-def _written(study: Study, result: Prediction) -> Prediction:
-    """Write a prediction, once all of it is known: one that is interrupted leaves the old one."""
-    write_json(study.prediction_path, PREDICTION.data(result))
-    return result
-
-
 def _with_answers(
     study: Study, result: Prediction, how: Estimation, what_if: WhatIfs, progress: Progress
 ) -> Prediction:
@@ -253,10 +253,8 @@ def _with_answers(
     Changes that nobody has asked for do not make a prediction fail.
     """
     usual = what_if.table
-    if usual is None and result.starts_only:
-        usual = False
     if usual is None:
-        usual = cheap(study.root, [row.n for row in result.counts])
+        usual = not result.starts_only and cheap(study.root, [row.n for row in result.counts])
     if not (what_if.asked or usual):
         return result
     try:
@@ -307,7 +305,7 @@ def _scale(
     unwritten = [n for n in counts if is_missing(study, "scaled", n)]
     check_scaled_room(study, unwritten)
     progress.expect(len(unwritten) + len(counts))
-    for n in unwritten:
+    for n in counts:
         ensure_scaled(study, n, progress, spread=spread)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from p3s.base.artefacts import file_bytes, is_stale, parse_json
 from p3s.base.errors import Damaged, OtherVersion, P3SError
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
     from p3s.costs.types import ComputeModel
     from p3s.model.types import Model
     from p3s.signature.phase_file import Phases
-    from p3s.signature.times import Times
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,6 @@ def ensure_phases(study: Study, bar: Progress) -> Phases:
 
 def _ensure_times(study: Study, np: int, bar: Progress) -> None:
     """Make the times of a count again that are missing or older than what they are made from."""
-    from contextlib import suppress
-
     from p3s.signature.times import make_times, stale
 
     if stale(traces_of(study), np):
@@ -130,15 +131,8 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         from p3s.signature.times import load_times, make_times
 
         bar.start("fitting the cost of computation")
-        try:
-            made = build_compute(study.root)
-        except Damaged:
-            counts, what = study.signature_counts(), "times were"
-            if not _repaired(
-                study, counts, what, load_times, partial(make_times, traces_of(study)), bar
-            ):
-                raise
-            made = build_compute(study.root)
+        fit, again_at = partial(build_compute, study.root), partial(make_times, traces_of(study))
+        made = _mended(study, fit, Damaged, "times were", load_times, again_at, bar)
         if made is not None:
             bar.done(
                 f"cost of computation fitted from {', '.join(map(str, made.counts))} "
@@ -211,13 +205,8 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
         from p3s.signature.store import load_phases, load_table
 
         bar.start("fitting the model")
-        try:
-            fit_model(study, holdout)
-        except P3SError:
-            made_again = partial(characterize, traces_of(study))
-            if not _repaired(study, counts, "signature was", load_table, made_again, bar):
-                raise
-            fit_model(study, holdout)
+        fit, again_at = partial(fit_model, study, holdout), partial(characterize, traces_of(study))
+        _mended(study, fit, P3SError, "signature was", load_table, again_at, bar)
         load_phases(traces_of(study))  # of the same counts
         without = study.left_out()
         less = f", without {joined(without)}" if without else ""
@@ -282,29 +271,37 @@ def _knows_more(study: Study, _: int) -> bool:
         return False  # damaged: reading it says so
 
 
-def _repaired(
+def _mended(
     study: Study,
-    counts: Sequence[int],
+    make: Callable[[], T],
+    error: type[P3SError],
     what: str,
     read: Callable[[Path, int], object],
-    make: Callable[[int], object],
+    again: Callable[[int], object],
     bar: Progress,
-) -> bool:
-    """Make what is damaged at some counts again where their runs are there; tell whether any was.
+) -> T:
+    """Return what is made of all signatures or times; where that fails, those that are damaged are
+    made again from their runs first.
 
-    read: raises P3SError where it is damaged.
+    read: raises P3SError where one is damaged; again: makes it.
     """
+    try:
+        return make()
+    except error as problem:
+        failed = problem
     repaired = False
-    for np in counts:
+    for np in study.signature_counts():
         try:
             read(study.root, np)
         except P3SError:
             if np in study.counts():
                 bar.start(f"np={np}: reading its runs again")
-                make(np)
+                again(np)
                 bar.done(f"np={np}: {what} damaged, made again from its runs")
                 repaired = True
-    return repaired
+    if not repaired:
+        raise failed
+    return make()
 
 
 def _of_scaled(study: Study, _: int) -> list[Path]:
@@ -362,18 +359,10 @@ def representative(study: Study, n: int) -> bool:
     return not replay_is_missing(study, n) and bool(study.replay(n).get("representative"))
 
 
-def stale_replays(study: Study, counts: Sequence[int]) -> list[int]:
-    """Return the counts with a replay that is older than the scaled trace."""
-    return [n for n in counts if study.replay_path(n).exists() and replay_is_missing(study, n)]
-
-
-def ensure_replays(
-    study: Study, counts: Sequence[int], settings: ReplaySettings, bar: Progress
-) -> None:
-    """Measure the communication where it is missing or out of date."""
-    for n in counts:
-        if replay_is_missing(study, n):
-            run_replay(study, n, settings, bar)
+def ensure_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) -> None:
+    """Measure the communication at ``n`` where it is missing or out of date."""
+    if replay_is_missing(study, n):
+        run_replay(study, n, settings, bar)
 
 
 def base_path(study: Study, given: Path | None) -> Path:
@@ -531,7 +520,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
     """
     from p3s.costs.parameters.fit import choose, derived
     from p3s.model.stage import write
-    from p3s.pipeline.costing import build_compute
+    from p3s.pipeline.costing import build_compute, times_of
 
     study = Study.open(Path(root))
     at = value_study(study, setting)
@@ -544,7 +533,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
         raise P3SError(f"{study.root}: {err}") from err
     traced = {name: value_study(study, parse_setting(name)) for name in part.settings}
     models = {name: model_of(at) for name, at in traced.items()}
-    times = {name: times_of(at) for name, at in traced.items()}
+    times = {name: times_of(at.root, at.signature_counts()) for name, at in traced.items()}
     model, points = derived(family, part, models, times, setting)
     made = Study.create(at.root, filled(study.command(), setting))
     made.update(
@@ -555,13 +544,6 @@ def instantiate(root: Path, setting: Setting) -> Path:
     write(made.model_path, model)
     build_compute(made.root, points)
     return made.root
-
-
-def times_of(study: Study) -> Sequence[Times]:
-    """Return the times of computation at all counts of a study that have some."""
-    from p3s.signature.times import load_times
-
-    return [t for n in study.signature_counts() if (t := load_times(study.root, n)) is not None]
 
 
 def of_one_value(study: Study) -> None:
@@ -588,12 +570,7 @@ def refresh(study: Study, again: bool = False) -> bool:
     if found is None or not study.manifest().get("derived") or len(study.counts()) >= MIN_COUNTS:
         return False
     root, setting = found
-    newer = family_path(root.root)
-    if (
-        again
-        or not study.model_path.exists()
-        or (newer.exists() and newer.stat().st_mtime_ns > study.model_path.stat().st_mtime_ns)
-    ):
+    if again or is_stale(study.model_path, [family_path(root.root)]):
         instantiate(root.root, setting)
     return True
 

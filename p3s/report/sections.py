@@ -24,8 +24,6 @@ from p3s.capture.quoted import Quoted
 from p3s.model import text
 from p3s.model.types import NO_SHARE, Model
 from p3s.pipeline.content import MAX_CALLS, StudyContent
-from p3s.pipeline.records import Program
-from p3s.predict.types import Prediction
 from p3s.report.compute import instruction_text
 from p3s.report.compute import table as compute_text
 from p3s.report.equations import chosen_phases, chosen_rules
@@ -228,16 +226,16 @@ def _named(what: str, entries: Any, limit: int = 5) -> list[str]:
     return [f"{what}: {shown}{more}"]
 
 
-def commands_of(program: Program, prediction: Prediction) -> list[str]:
+def commands_of(content: StudyContent) -> list[str]:
     """Return the commands that make the report again, in the order to type them."""
+    program, prediction = content.program, content.prediction
     name = shlex.quote(visible(program.name) or "study")
     command = visible(command_line(program.command), 2000)
     traced = ",".join(map(str, program.complete))
     without = ",".join(map(str, program.left_out))
     modelled = {*program.complete} - {*program.left_out}
     every = [row.n for row in prediction.counts]
-    asked = [n for n in every if n not in modelled]
-    counts = ",".join(map(str, asked or every))
+    counts = ",".join(map(str, [n for n in every if n not in modelled] or every))
     most = max((run.rep for run in program.runs), default=0) + 1
     repeats = f" -r {most}" if most > 1 else ""
     knee = prediction.knee_efficiency

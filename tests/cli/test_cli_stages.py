@@ -156,10 +156,7 @@ class Stages:
     ) -> ScaledHead:
         self.calls.append(("scale", n))
         study = Study(study_dir)
-        for part in study.scaled_dir(n).glob("*"):
-            part.unlink()
-        if study.scaled_dir(n).exists():
-            study.scaled_dir(n).rmdir()
+        shutil.rmtree(study.scaled_dir(n), ignore_errors=True)
         put_scaled(study, n, [(r, 0, 10, 64e6 / n) for r in range(n)], [phase(0)])
         return made_head(n)
 
@@ -170,13 +167,8 @@ class Stages:
         more["progress"]("measuring")
         self.calls.append(("replay", n, settings))
         study = Study(scaled_dir.parent.parent)
-        put_replay(
-            study,
-            n,
-            [(r, 0, 1e6, 1e6, 1e6) for r in range(n)],
-            representative=False,
-            why_not_representative="4 ranks shared 2 cores",
-        )
+        why = {"representative": False, "why_not_representative": "4 ranks shared 2 cores"}
+        put_replay(study, n, [(r, 0, 1e6, 1e6, 1e6) for r in range(n)], **why)
         return {
             "n": n,
             "iterations": 3,
@@ -184,8 +176,7 @@ class Stages:
             "classes": [],
             "phases": [],
             "measured_share": 1.0,
-            "representative": False,
-            "why_not_representative": "4 ranks shared 2 cores",
+            **why,
         }
 
     def validate(self, study_dir: Path, run_dir: Path, n: int) -> Validation:

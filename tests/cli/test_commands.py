@@ -32,14 +32,9 @@ from p3s.model.comparison import Overlap, Unmodelled
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_file
 from p3s.model.types import Admissible, NextCount
+from p3s.pipeline import commands as proposed
 from p3s.pipeline.basis import Request, basis_of
-from p3s.pipeline.commands import (
-    Commands,
-    another_value,
-    count_to_predict,
-    count_to_validate,
-    of_traces,
-)
+from p3s.pipeline.commands import Commands, count_to_predict, count_to_validate, of_traces
 from p3s.pipeline.stages import too_few
 from p3s.predict.advice import another, narrower, smaller
 from p3s.predict.case import Facts
@@ -259,12 +254,12 @@ def test_another_value_of_a_parameter(tmp_path: Path, monkeypatch: pytest.Monkey
     for n in (2, 4):
         put_run(at, n)
     line = "p3s characterize -n 2,4,8 --param size=100 -o s -- mpiexec -n {np} ./app {size}"
-    assert another_value(root) == line  # it has too few counts
+    assert proposed.another_value(root) == line  # it has too few counts
     (at.root / "signature").mkdir()
     for n in (2, 4, 8):
         put_run(at, n)
         at.signature_path(n).write_text("{}")
-    assert another_value(root) == line.replace("=100", "=200")
+    assert proposed.another_value(root) == line.replace("=100", "=200")
 
 
 def test_laws_of_parameters_that_miss_the_work_propose_another_value() -> None:

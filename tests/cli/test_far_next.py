@@ -158,13 +158,12 @@ def test_the_command_has_the_options_of_the_runs(tmp_path: Path) -> None:
     more = {"counters": ["cycles", "instructions"], "limit_bytes": 1 << 20, "timeout_s": 7200.0}
     for rep in range(3):
         put_run(study, 4, rep, **more)
-    words = tracing(traces_of(study), models.built("ring"), [9, 6])
+    ring = models.built("ring")
+    words = tracing(traces_of(study), ring, [9, 6])
     assert " ".join(words[2 : words.index("-o")]) == (
         "-n 6,9 -r 3 --counters cycles,instructions --limit 1048576 --timeout 7200"
     )
-    counted = tracing(
-        traces_of(study), replace(models.built("ring"), work_unit="instructions"), [9]
-    )
+    counted = tracing(traces_of(study), replace(ring, work_unit="instructions"), [9])
     assert counted[4:7] == ["--work", "instructions", "--no-times"]
 
 

@@ -51,9 +51,8 @@ def test_500_phases_at_10_counts_are_small(tmp_path: Path) -> None:
 
 def test_many_counts_are_thinned_out_and_it_says_so(tmp_path: Path) -> None:
     prediction = made_prediction(tuple(range(2, 402)), 3)
-    text = render(
-        content_of(model_record(put_study(tmp_path / "study", prediction)), record(prediction))
-    )
+    study = put_study(tmp_path / "study", prediction)
+    text = render(content_of(model_record(study), record(prediction)))
     assert "60 of 400 counts; p3s report --csv has all" in text
     assert "24 of 400 counts have a bar." in text
     assert "<td>401</td>" in text, "the last count is listed"

@@ -102,11 +102,9 @@ def advise(
 
 
 def _traced_with_threads(study_dir: Path) -> bool:
-    from p3s.base.settings import has_threads
-    from p3s.pipeline.records import existing
+    from p3s.pipeline.parameters import needs_threads
 
-    study = existing(study_dir)
-    return study is not None and has_threads(study)
+    return needs_threads(study_dir, ())
 
 
 def _page(study_dir: Path) -> Page:

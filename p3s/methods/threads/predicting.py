@@ -112,10 +112,10 @@ def _shared(at: Study, n: int) -> bool:
 
 def tables_of(root: Study, rest: str) -> dict[int, dict[int, PointTable]]:
     """Return the signatures at values of the input, by threads and count."""
-    studies = {threads: at_threads(root, rest, threads) for threads in threads_in(root)}
     return {
         threads: {n: load_table(at.root, n) for n in at.signature_counts()}
-        for threads, at in studies.items()
+        for threads in threads_in(root)
+        for at in [at_threads(root, rest, threads)]
     }
 
 
@@ -160,7 +160,7 @@ def ensure_threads(
         inputs += [at.signature_path(n) for n in counts]
     if (file := machine_file(root)) is not None:
         inputs.append(file)
-    path, found = stage.threads_path(root.root), None
+    path, found = root.root / stage.NAME, None
     with suppress(OtherVersion):  # of an earlier p3s: fitted again
         found = None if again or is_stale(path, inputs) else stage.load(root.root)
     if found is not None and (node is None or found.node == node):
@@ -380,9 +380,8 @@ def surface(
 
 def _from_others(root: Study, wanted: Wanted, base: int) -> bool:
     """Tell whether messages of some numbers of threads are those of the base's."""
-    others = [threads for threads in wanted.threads if threads != base]
-    runs = (at_threads(root, wanted.rest, threads).signature_counts() for threads in others)
-    return any(len(counts) < MIN_COUNTS for counts in runs)
+    others = [at_threads(root, wanted.rest, t) for t in wanted.threads if t != base]
+    return any(len(at.signature_counts()) < MIN_COUNTS for at in others)
 
 
 def over_threads(

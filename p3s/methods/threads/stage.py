@@ -19,6 +19,8 @@ from p3s.methods.threads.types import Uses, uses
 from p3s.model.judge import phase_key
 from p3s.model.types import Model
 
+#: The file of a study.
+NAME = "threads.json"
 #: A factor nearer to 1 than this at all counts moves nothing.
 _SAME = 1e-3
 #: Factors are kept up to this count.
@@ -45,11 +47,6 @@ class ThreadFile:
 THREADS_FILE = Published("p3s.threads", 3, ThreadFile, again="run p3s model again")
 
 
-def threads_path(root: Path) -> Path:
-    """Return where a study keeps what threads change: threads.json."""
-    return root / "threads.json"
-
-
 def build(
     base: int,
     runs: Sequence[Run],
@@ -72,7 +69,7 @@ def build(
 
 def load(root: Path) -> ThreadFile:
     """Return what threads change; P3SError in one line where it is missing or damaged."""
-    return THREADS_FILE.read(threads_path(root))
+    return THREADS_FILE.read(root / NAME)
 
 
 # ---- other numbers of threads --------------------------------------------------------------------

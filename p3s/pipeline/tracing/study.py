@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
-from p3s.base.settings import parameters, traces_of
+from p3s.base.settings import MIN_COUNTS, parameters, traces_of
 from p3s.base.study import Study
 from p3s.base.text import differing, one_line
 from p3s.model.evaluate import model_grid
 from p3s.model.stage import check_dims
 from p3s.pipeline.commands import Commands, counts_to_add
 from p3s.pipeline.records import keep_dims, known_of, model_of
-from p3s.pipeline.stages import MIN_COUNTS, ensure_model
+from p3s.pipeline.stages import ensure_model
 from p3s.pipeline.tracing.counts import (
     Asked,
     Traced,
