@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from p3s.base.settings import traces_of
 from p3s.cli.common import emit, out, quoted, say
 from p3s.cli.progress import progress
 
@@ -19,18 +18,17 @@ def explain(
 ) -> int:
     """Show one phase: the values behind each rule, its rivals, and why it has its verdict."""
     from p3s.base.serialise import to_data
-    from p3s.capture.sites import resolve_sites
     from p3s.model.text import phase_values
-    from p3s.pipeline.records import model_of, opened
+    from p3s.pipeline.records import model_record, opened
     from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import chosen, render
 
     study = opened(study_dir)
     with progress(2) as bar:
         ensure_model(study, bar)
-    model = model_of(study)
+    record = model_record(study, modules)
+    model, places, notes = record.model, record.places, record.notes
     calls = chosen(model, phase, call, everything or json_)
-    places, notes = resolve_sites(traces_of(study), model.sites, modules)
     if json_:
         emit(
             "explain",
