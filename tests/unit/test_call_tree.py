@@ -13,7 +13,7 @@ from made_predictions import made_prediction, phase_at, record
 from p3s.capture.callpath import Where
 from p3s.capture.quoted import Quoted, Sources
 from p3s.predict.types import PhaseAt, Prediction
-from p3s.report.call_tree import Node, tree_of
+from p3s.report.call_tree import Node, Spent, tree_of
 from p3s.report.charts.curves import Size, comparison_chart
 from p3s.report.charts.flame import flame_chart, frames_of, growth, step_of
 from p3s.report.compare import compare, page_of
@@ -96,24 +96,26 @@ def test_times_stand_where_they_are_known() -> None:
     found = by_name(tree_of(*made()).root)
     assert found["whole program"].traced_s == pytest.approx(0.080 / 8)  # mean over the ranks
     assert found["p1"].traced_s == pytest.approx(0.048 / 8), "with the loop in it"
-    spent = {name: node.spent and node.spent.time_s for name, node in found.items()}
+    spent = {name: node.spent and node.spent.total() for name, node in found.items()}
     assert spent["whole program"] == 1 + 2 + 4 and spent["solve"] == spent["p1"] == 2 + 4
     assert spent["exchange"] == 2, "all calls of the phase, but for the loop inside"
     assert spent["MPI_Isend"] is None, "one of two calls of a phase"
     assert spent["MPI_Bcast"] == 1 and spent["norm"] == spent["p2"] == 4
     before = found["p2"].before
-    assert before is not None and before.time_s == 1
+    assert before is not None and before.total() == 1
 
 
 def test_a_flame_graph_says_what_grows() -> None:
     tree = tree_of(*made())
     frames = {(frame.level, frame.name): frame for frame in frames_of(tree)}
     top = frames[0, "whole program"]
-    assert (top.x, top.width, top.now_s, top.then_s) == (0.0, 1.0, 7.0, 10.0)
+    assert top.then is not None
+    assert (top.x, top.width, top.now.total(), top.then.total()) == (0.0, 1.0, 7.0, 10.0)
     waits = frames[6, "waiting"]
     assert waits.width == pytest.approx(4 / 7)
-    assert growth(tree, waits.now_s, waits.then_s) == pytest.approx(16 * 4 / (4 * 1))
-    assert growth(tree, 2.0, 8.0) == 1.0 and growth(tree, 1.0, 0.0) is None
+    assert growth(tree, waits.now, waits.then) == pytest.approx(16 * 4 / (4 * 1))
+    assert growth(tree, Spent(compute=2.0), Spent(compute=8.0)) == 1.0
+    assert growth(tree, Spent(compute=1.0), Spent()) is None
     assert [step_of(ratio) for ratio in (0.5, 1.0, 1.5, 3.0, 9.0, None)] == [0, 1, 2, 3, 4, 4]
     for level in range(7):  # no frame lies over another one
         row = sorted((f for f in frames_of(tree) if f.level == level), key=lambda f: f.x)
