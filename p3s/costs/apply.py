@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.costs.gather import factors_at, in_the_run
+from p3s.costs.gather import factors_at, in_the_run, weights_at
 from p3s.costs.types import ComputeModel, LawEntry, Laws, PhaseTime, WorkSpan
-from p3s.model.evaluate import phase_weight
 from p3s.model.types import Model
 from p3s.model.work.workload import RankWork, summed
 from p3s.signature.clock import TIMES
@@ -60,7 +59,7 @@ class Costs:
 
     def weights(self, grid: Any) -> np.ndarray:
         """Return the iterations of every phase at the grid's count, at least 1."""
-        return np.array([max(float(phase_weight(p, grid)), 1.0) for p in self.model.phases])
+        return weights_at(self.model, grid, traced=False)
 
     def of(self, grid: Any, found: RankWork) -> Timed:
         """Return the time of the computation in ``found`` (of ``rank_work``, with half widths).

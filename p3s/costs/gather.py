@@ -66,14 +66,12 @@ def places_of(model: Model) -> tuple[list[Place], np.ndarray]:
     return [p for p, _ in places], np.array([k for _, k in places], dtype=np.int64)
 
 
-def weights_at(model: Model, n: int, grid: Any) -> np.ndarray:
-    """Return the iterations of every phase in a run at ``n``: those traced there, else by the
-    law."""
-    out = []
-    for phase in model.phases:
-        traced = dict(phase.weight_points)
-        out.append(max(traced.get(n) or float(phase_weight(phase, grid)), 1.0))
-    return np.array(out)
+def weights_at(model: Model, grid: Any, traced: bool = True) -> np.ndarray:
+    """Return the iterations of every phase in a run on a grid, at least 1; traced: those that were
+    at its count, if any, else by the law."""
+    known = [dict(p.weight_points).get(grid.n) if traced else None for p in model.phases]
+    found = [k or float(phase_weight(p, grid)) for k, p in zip(known, model.phases, strict=True)]
+    return np.maximum(found, 1.0)
 
 
 def work_of(model: Model, rows: ScaledRows, widths: bool = True) -> RankWork:
@@ -138,7 +136,7 @@ def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured
     place = numbers_of(places, times.nodes)[times.to_node]
     calls = by_place_and_rank(place, times.rank, times.count, spent.work.shape)
     work = said if times.work_unit in TIMES else spent.work
-    weight = weights_at(model, times.np, grid)
+    weight = weights_at(model, grid)
     runs = np.flatnonzero(place >= 0)
     runs = runs[in_the_run(places)[place[runs], 0]]
     return Measured(
@@ -203,7 +201,7 @@ def x_scale(model: Model, counts: Iterable[int]) -> np.ndarray:
     scale = np.zeros(len(model.phases))
     for n in sorted(counts):
         said, grid = modelled_work(model, n)
-        weight = weights_at(model, n, grid)
+        weight = weights_at(model, grid)
         work = summed(said, phase, len(weight))
         ranks = (work > 0).sum(axis=1)
         here = n * work.sum(axis=1) / np.maximum(ranks, 1) / weight
@@ -262,7 +260,7 @@ def shared_work(model: Model, found: Sequence[Measured]) -> dict[Place, float]:
     mean, alike = [], []
     for n in (first, last):
         work, grid = modelled_work(model, n)
-        mean.append(mean_of(work) / weights_at(model, n, grid)[phase])
+        mean.append(mean_of(work) / weights_at(model, grid)[phase])
         part = np.ma.masked_less_equal(work, 0.0)
         alike.append(
             np.asarray((part.std(axis=1) <= ALIKE * part.mean(axis=1)).filled(False))
@@ -334,5 +332,5 @@ def factors_at(model: Model, shared: Mapping[Place, float], n: int) -> np.ndarra
     rows = evaluator.rows(some)
     found = work_of(model, rows, widths=False)
     places, phase = places_of(model)
-    weight = weights_at(model, n, evaluator.grid)
+    weight = weights_at(model, evaluator.grid)
     return factors(shared, places, mean_of(found.work), weight[phase], n)

@@ -18,9 +18,8 @@ OWN = "own"
 #: Stands for all small places of a phase; for all places of it.
 POOL: Place = ("", "small")
 WHOLE: Place = ("", "phase")
-#: Groups of ranks of a run are one where x differs by less than this many doublings; a run has at
-#: most so many in a phase.
-SAME, MOST_GROUPS = 0.07, 6
+#: Groups of ranks that a run has at most in a phase: with more, those nearest in x are one.
+MOST_GROUPS = 8
 
 
 class Point(NamedTuple):
@@ -108,22 +107,25 @@ def _summed(place: Place, points: Sequence[Point]) -> Point:
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """Return points with groups of ranks of a run and phase taken together that are near in x.
+    """Return points with at most MOST_GROUPS groups of ranks per run and phase.
 
-    At most MOST_GROUPS are left, where every rank has work of its own.
+    Where every rank has work of its own, ranks near in x are taken together.
     """
     out: list[Point] = []
     for mine in by_run(points).values():
-        u = np.log2([p.x for p in mine])
-        number = min(int(np.ceil(np.ptp(u) / SAME)), MOST_GROUPS)
-        if len(np.unique(u)) <= number:
+        xs = np.unique([p.x for p in mine])
+        if len(xs) <= MOST_GROUPS:
             out += mine
             continue
-        at = np.searchsorted(np.linspace(u.min(), u.max(), number + 1)[1:-1], u)
-        ranks = np.array([max(p.ranks, 1) for p in mine], dtype=float)
-        x = np.bincount(at, ranks * [p.x for p in mine]) / np.maximum(np.bincount(at, ranks), 1)
-        near = [p._replace(x=float(x[b])) for p, b in zip(mine, at.tolist(), strict=True)]
-        out += pooled(near, {})
+        edges = np.geomspace(xs[0], xs[-1], MOST_GROUPS + 1)[1:-1]
+        at = np.searchsorted(edges, [p.x for p in mine])
+        ranks = np.array([p.ranks for p in mine], dtype=float)
+        x = np.bincount(at, weights=ranks * [p.x for p in mine]) / np.maximum(
+            np.bincount(at, weights=ranks), 1e-300
+        )
+        out += pooled(
+            [p._replace(x=float(x[b])) for p, b in zip(mine, at.tolist(), strict=True)], {}
+        )
     return out
 
 

@@ -21,10 +21,11 @@ from p3s.costs.gather import (
     numbers_of,
     places_of,
     spent_in,
+    weights_at,
     work_of,
 )
 from p3s.costs.points import Place
-from p3s.model.evaluate import generate, model_grid, phase_weight
+from p3s.model.evaluate import generate, model_grid
 from p3s.model.types import Model
 from p3s.signature.tables import PointTable
 from p3s.signature.times import Times
@@ -89,7 +90,8 @@ def measured(
         for values in (t.work, t.count, t.count * t.nbytes * moves[t.group])
     )
     work = work * in_the_run(places)
-    spent = spent or Spent(*np.zeros((3, *work.shape)), repeats=0)
+    none = np.zeros(work.shape)
+    spent = spent or Spent(none, none, none, 0)
     scale = np.ones(work.shape)
     if counted:
         np.divide(work, spent.work, out=scale, where=spent.work > 0)
@@ -128,8 +130,9 @@ class Predicted:
             for values in (rows.repeat, rows.repeat * rows.nbytes * moves[rows.item])
         )
         work = found.as_in_a_run() * in_the_run(self.places)
-        weight = np.array([float(max(phase_weight(p, rows.grid), 1)) for p in self.model.phases])
-        return Cells(*np.zeros((2, *work.shape)), work, 0, n, calls, nbytes, weight)
+        weight = weights_at(self.model, rows.grid, traced=False)
+        none = np.zeros(work.shape)
+        return Cells(none, none, work, 0, n, calls, nbytes, weight)
 
 
 def some_ranks(dims: Sequence[int], n: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -26,8 +27,8 @@ _REACH, _MOST = 1 << 12, 1 << 20
 _FLAT, _FLAT_STEPS = 1e-3, 6
 #: Ways to take part in a phase that are told apart by how often calls are made.
 _KINDS = 32
-#: How far around a crossing counts are looked at, relative, and how many at most.
-_AROUND, _EXAMINED = 0.25, 4000
+#: How far around a crossing counts are looked at, relative, how many, and grids made for them.
+_AROUND, _EXAMINED, _GRIDS = 0.25, 4000, 40
 
 
 @dataclass(frozen=True)
@@ -271,5 +272,5 @@ def _around(model: Model, n: float) -> list[int]:
     far = min(int(_AROUND * n + 2), _EXAMINED)
     for near in (range(math.floor(n), 1, -1), range(math.floor(n) + 1, math.floor(n) + far)):
         some = (m for m in near[:far] if admissible.admits(model.admissible, m))
-        out += [m for m in some if model.grid.family.dims(m) is not None][:2]
+        out += islice((m for m in islice(some, _GRIDS) if model.grid.family.dims(m)), 2)
     return sorted(out)
