@@ -51,7 +51,7 @@ def weights(y: Floats) -> Floats:
     Rounded to whole numbers, at least 1, as the library of the thesis wants them.
     """
     size = np.log2(y * 1e4)
-    return np.maximum(np.rint(size.max() - size + 1), 1.0)
+    return np.asarray(np.maximum(np.rint(size.max() - size + 1), 1.0))
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,8 @@ def _draws(timed: Sequence[Ranked]) -> Draws | None:
     ends = [(t.low_s, t.high_s) for t in timed if t.low_s is not None and t.high_s is not None]
     if len(ends) < len(timed):
         return None
-    return drawn([t.time_s or 0.0 for t in timed], *zip(*ends, strict=True))
+    low, high = zip(*ends, strict=True)
+    return drawn([t.time_s or 0.0 for t in timed], low, high)
 
 
 def _gains(timed: Sequence[Ranked], draws: Draws | None) -> Iterator[Gain]:
