@@ -156,12 +156,18 @@ class _Trace:
         return made
 
     def _name(self, call: Call) -> None:
+        """Give a call and its place their values, and take down the events at its begin."""
         op = shown(call.op)
         known = _VALUES.get(op)
-        self.values.setdefault(op, known if known is not None else _FREE + len(self.values))
+        value = self.values.setdefault(op, known if known is not None else _FREE + len(self.values))
         caller, line = self.place(call)
-        self.callers.setdefault(caller, len(self.callers) + 1)
-        self.lines.setdefault(line, len(self.lines) + 1)
+        pairs = [(_type(call.op), value)]
+        pairs += [(_CALLER, self.callers.setdefault(caller, len(self.callers) + 1))]
+        pairs += [(_LINE, self.lines.setdefault(line, len(self.lines) + 1))]
+        if kind_of(call.op) == ops.COLLECTIVE:
+            root = call.root + 1 if call.root >= 0 else 0
+            pairs += [(_SENT, call.bytes), (_ROOT, root), (_COMM, call.comm + 1)]
+        self.told[call] = ":".join(f"{kind}:{number}" for kind, number in pairs)
 
     def place(self, call: Call) -> tuple[str, str]:
         """Return the function and the line that make a call, as text."""
@@ -219,27 +225,12 @@ class _Trace:
                 yield (last[thread], 0), _state(where[thread], last[thread], begin, _RUNNING)
             if end > begin:
                 yield (begin, 0), _state(where[thread], begin, end, _state_of(what.op))
-            yield (begin, 1), f"2:{where[thread]}:{begin}:{self._events(what)}"
+            yield (begin, 1), f"2:{where[thread]}:{begin}:{self.told[what]}"
             yield (end, 1), f"2:{where[thread]}:{end}:{_type(what.op)}:0:{_CALLER}:0:{_LINE}:0"
             last[thread] = end
         for thread, begin in enumerate(last):
             if begin < self.end:
                 yield (begin, 0), _state(where[thread], begin, self.end, 0 if begin else 2)
-
-    def _events(self, call: Call) -> str:
-        """Return the types and values of the events at the begin of a call."""
-        if call not in self.told:
-            self.told[call] = self._tell(call)
-        return self.told[call]
-
-    def _tell(self, call: Call) -> str:
-        caller, line = self.place(call)
-        pairs = [(_type(call.op), self.values[shown(call.op)])]
-        pairs += [(_CALLER, self.callers[caller]), (_LINE, self.lines[line])]
-        if kind_of(call.op) == ops.COLLECTIVE:
-            root = call.root + 1 if call.root >= 0 else 0
-            pairs += [(_SENT, call.bytes), (_ROOT, root), (_COMM, call.comm + 1)]
-        return ":".join(f"{kind}:{value}" for kind, value in pairs)
 
     # ---- names
     def names(self) -> list[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Ints
+from p3s.base.arrays import Bools, Ints, starts
 from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.build_holes import Noise, add_holes, add_noise
 from p3s.replay.plan.build_traffic import Blocks, Table, Traffic, Why, offsets, traffic_of
@@ -117,13 +117,7 @@ def _requests(loaded: Loaded, traffic: Traffic) -> tuple[Bools, Ints]:
     steps = loaded.steps
     leaves = steps.is_op(*REQUESTS) & traffic.runs
     taken = leaves[steps.done]
-    total = np.concatenate(([0], np.cumsum(taken)))
-    return taken, total[steps.done_start[1:]] - total[steps.done_start[:-1]]
-
-
-def _count(flags: Bools, start: Ints) -> Ints:
-    total = np.concatenate(([0], np.cumsum(flags)))
-    return total[start[1:]] - total[start[:-1]]
+    return taken, np.diff(starts(taken)[steps.done_start])
 
 
 def _work(loaded: Loaded, kept: Bools) -> tuple[Ints, Ints]:
@@ -131,20 +125,12 @@ def _work(loaded: Loaded, kept: Bools) -> tuple[Ints, Ints]:
     steps = loaded.steps
     total = np.concatenate(([0.0], np.cumsum(steps.work_ns)))
     at = np.flatnonzero(kept)
-    rank = np.searchsorted(steps.start, at, side="right") - 1
-    before = np.empty(len(at))
-    before[:1] = 0
-    before[1:] = total[at[:-1] + 1]
-    first = np.ones(len(at), dtype=bool)
-    first[1:] = rank[1:] != rank[:-1]
-    before[first] = total[steps.start[rank[first]]]
+    behind = np.append(0, at + 1)
+    start = steps.start[np.searchsorted(steps.start, at, side="right") - 1]
     work = np.zeros(len(steps), dtype=np.int64)
-    work[at] = np.rint(total[at + 1] - before).astype(np.int64)
-    done = total[steps.start[:-1]].copy()
-    last = np.ones(len(at), dtype=bool)
-    last[:-1] = rank[1:] != rank[:-1]
-    done[rank[last]] = total[at[last] + 1]
-    return work, np.rint(total[steps.start[1:]] - done).astype(np.int64)
+    work[at] = np.rint(total[at + 1] - total[np.maximum(behind[:-1], start)]).astype(np.int64)
+    done = np.maximum(behind[np.searchsorted(at, steps.start[1:])], steps.start[:-1])
+    return work, np.rint(total[steps.start[1:]] - total[done]).astype(np.int64)
 
 
 def _samples(loaded: Loaded, traffic: Traffic, taken: Bools, counts: Ints, what: str) -> Ints:
@@ -157,7 +143,7 @@ def _samples(loaded: Loaded, traffic: Traffic, taken: Bools, counts: Ints, what:
         return np.maximum(loaded.call_class, 0)
     whole = ~(traffic.send.away | traffic.receive.away) & (traffic.why == Why.RUNS)
     waits = steps.is_op(Op.WAIT, Op.WAITANY, Op.WAITSOME)
-    inside = _count(taken & whole[steps.done], steps.done_start)
+    inside = np.diff(starts(taken & whole[steps.done])[steps.done_start])
     whole &= ~waits | (inside == np.diff(steps.done_start))
     return np.where(whole, loaded.call_class, -1)
 
@@ -287,7 +273,7 @@ def _lists(table: Table, loaded: Loaded, taken: Bools, counts: Ints) -> tuple[In
     here = table.main & (events["slot"] >= 0)
     slot_of[table.local[here]] = events["slot"][here]
     slots = slot_of[steps.done[taken]]
-    first = np.concatenate(([0], np.cumsum(counts)))
+    first = starts(counts)
     waits = np.flatnonzero(among(events["code"], *WAITING))
     by_step = table.local[waits] >= 0
     number = events["number"][waits]
@@ -300,8 +286,8 @@ def _lists(table: Table, loaded: Loaded, taken: Bools, counts: Ints) -> tuple[In
         entries + np.repeat(table.open_before[waits] - number, number),
     )
     process = table.process[waits]
-    position = np.concatenate(([0], np.cumsum(number)))
+    position = starts(number)
     per_process = np.bincount(process, weights=number, minlength=len(table.start) - 1)
-    list_start = np.concatenate(([0], np.cumsum(per_process))).astype(np.int64)
+    list_start = starts(per_process)
     events["first"][waits] = position[:-1] - list_start[process]
     return lists.astype(np.int64), list_start

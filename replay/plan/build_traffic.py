@@ -58,11 +58,7 @@ class Blocks:
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
-        self.parts: list[npt.NDArray[np.void]] = []
-        self.process: list[Ints] = []
-        self.key: list[Ints] = []
-        self.local: list[Ints] = []
-        self.main: list[Bools] = []
+        self.parts: list[tuple[Any, ...]] = []  # events, and columns of their process, key, ...
 
     def add(
         self, process: Ints, key: Ints, local: Ints, *, main: bool = False, **columns: Any
@@ -71,23 +67,16 @@ class Blocks:
         part = np.zeros(len(process), dtype=EVENT)
         for name in FIELDS:
             part[name] = columns.get(name, DEFAULTS[name])
-        self.parts.append(part)
-        self.process.append(process)
-        self.key.append(key)
-        self.local.append(local)
-        self.main.append(np.full(len(process), main))
+        self.parts.append((part, process, key, local, np.full(len(process), main)))
 
     def finish(self, step: Ints) -> Table:
         """Return all events and an END for every process; ``step`` of each loaded step."""
         everyone = np.arange(self.processes)
         nobody = np.full(self.processes, -1, dtype=np.int64)
         self.add(everyone, np.full(self.processes, _LAST), nobody, code=Code.END)
-        process = np.concatenate(self.process)
-        order = np.lexsort((np.concatenate(self.key), process))
-        process = process[order]
-        events = np.concatenate(self.parts)[order]
-        local = np.concatenate(self.local)[order]
-        main = np.concatenate(self.main)[order]
+        columns = [np.concatenate(column) for column in zip(*self.parts, strict=True)]
+        order = np.lexsort((columns[2], columns[1]))
+        events, process, _, local, main = (column[order] for column in columns)
         start = np.searchsorted(process, np.arange(self.processes + 1))
         code = events["code"]
         needs = among(code, *SLOT_CODES)

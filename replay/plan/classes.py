@@ -178,20 +178,15 @@ def classify(
         for (b, d, load), e in zip(unique.T.tolist(), events.tolist(), strict=True)
     )
     names: dict[str, int] = {}
-    message_of, call_keys, call_rows, call_weights = [], [], [], []
+    message_of, parts = [], []
     for draft, steps, code in zip(drafts, full, codes, strict=True):
         one, two = draft.spread(code)
-        rows, keys = draft.calls(steps, unique, one, two, names)
         message_of.append(one)
-        call_rows.append(rows)
-        call_keys.append(keys)
-        call_weights.append(steps.weight[rows])
-    direct_rows = []
-    for steps in sections:
-        rows, keys = _direct(steps, mapping, distance, names)
-        direct_rows.append(rows)
-        call_keys.append(keys)
-        call_weights.append(steps.weight[rows])
+        parts.append(draft.calls(steps, unique, one, two, names))
+    parts += [_direct(steps, mapping, distance, names) for steps in sections]
+    both, rows_of = (*full, *sections), [rows for rows, _ in parts]
+    call_keys = [keys for _, keys in parts]
+    call_weights = [steps.weight[rows] for steps, rows in zip(both, rows_of, strict=True)]
     call_sizes, call_notes = merged([keys[2] for keys in call_keys], "calls")
     for keys, size in zip(call_keys, call_sizes, strict=True):
         keys[2] = size
@@ -203,10 +198,9 @@ def classify(
             unique_calls.T.tolist(), call_events.tolist(), strict=True
         )
     )
-    rows_of = [*call_rows, *direct_rows]
     class_of = [
         _placed(len(steps), rows, code)
-        for steps, rows, code in zip((*full, *sections), rows_of, call_codes, strict=True)
+        for steps, rows, code in zip(both, rows_of, call_codes, strict=True)
     ]
     columns = zip(
         range(len(sections)),

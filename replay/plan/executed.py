@@ -216,7 +216,7 @@ def _requests(program: Program, process: Ints, acts: Bools) -> tuple[Ints, Ints]
 
 def waited(begin: Ints, number: Ints) -> Ints:
     """Return begin[i], begin[i] + 1, ... (number[i] of them) for all i, one after the other."""
-    total = np.concatenate(([0], np.cumsum(number)))
+    total = starts(number)
     return np.repeat(begin - total[:-1], number) + np.arange(int(total[-1]))
 
 

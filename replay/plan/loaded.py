@@ -100,7 +100,7 @@ def _without_foreign(steps: Steps, stays: Bools) -> Steps:
         steps,
         op=np.where(foreign, int(Op.REST), steps.op),
         done=steps.done[keep],
-        done_start=starts(_kept(steps.done_start, keep)),
+        done_start=starts(keep)[steps.done_start],
     )
 
 
@@ -189,8 +189,3 @@ def _requests(
         axis=1,
     )
     return pairs[0], pairs[1]
-
-
-def _kept(done_start: Ints, keep: Bools) -> Ints:
-    """Return how many entries each group keeps."""
-    return np.diff(np.concatenate(([0], np.cumsum(keep)))[done_start]).astype(np.int64)

@@ -9,8 +9,8 @@ Source: thesis ch. 7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,10 +24,10 @@ from p3s.program.mapping import RankMap
 from p3s.replay.plan.build_holes import noise_beside
 from p3s.replay.plan.build_traffic import needs_hole
 from p3s.replay.plan.check import settled
-from p3s.replay.plan.classes import Classified, classify, worth_measuring
+from p3s.replay.plan.classes import Classified, Whole, classify, worth_measuring
 from p3s.replay.plan.loaded import Loaded, load
 from p3s.replay.plan.micro import class_programs
-from p3s.replay.plan.pairs import Choice, Pair, busiest, choose, direct_needs, needs_of
+from p3s.replay.plan.pairs import Choice, Needs, Pair, busiest, choose, direct_needs, needs_of
 from p3s.replay.plan.program import Program, World, lay_out
 from p3s.replay.plan.types import (
     MOST_CLASSES,
@@ -62,56 +62,50 @@ def make_plan(
     return _Planner(tuple(sections), mapping, topology, settings, network, library).plan()
 
 
+@dataclass
 class _Planner:
     """Holds what the steps of planning share."""
 
-    def __init__(
-        self,
-        sections: tuple[Section, ...],
-        mapping: RankMap,
-        topology: Fabric | None,
-        settings: ReplaySettings,
-        network: Network,
-        library: Library,
-    ) -> None:
-        if settings.noise not in NOISES:
-            raise P3SError(f"noise {settings.noise!r} is not known; it is {', '.join(NOISES)}")
+    sections: tuple[Section, ...]
+    mapping: RankMap
+    topology: Fabric | None
+    settings: ReplaySettings
+    network: Network
+    library: Library
+
+    def __post_init__(self) -> None:
+        sections, mapping, topology = self.sections, self.mapping, self.topology
+        noise = self.settings.noise
+        if noise not in NOISES:
+            raise P3SError(f"noise {noise!r} is not known; it is {', '.join(NOISES)}")
         for section in sections:
             if section.steps.n != mapping.n:
                 raise P3SError(
                     f"section {section.name}: {section.steps.n} ranks, but the mapping "
                     f"has {mapping.n}"
                 )
-        self.sections, self.mapping, self.topology = sections, mapping, topology
-        self.settings, self.network = settings, network
         self.distance = apart(topology, mapping.names)
         told = topology.about.notes if topology is not None else ()
         self.notes = [*told, *(note for section in sections for note in section.notes)]
         self.left_out = [entry for section in sections for entry in section.left_out]
         self.used: list[Used] = []
-        self.full, origins = self._expanded(library)
+        self.full, origins = self._expanded()
         self.classified: Classified = classify(
             [section.steps for section in sections], self.full, origins, mapping, self.distance
         )
         self.notes += self.classified.notes
         self.wholes = self.classified.wholes
+        self.needs = [need for s, one in enumerate(self.wholes) for need in self._needs(s, one)]
+
+    def _needs(self, s: int, one: Whole) -> Iterator[tuple[int, Needs]]:
+        """Yield what the messages of a section need, and its collectives that run as such."""
         # Messages of a collective that is executed as such are not seen where it fits.
-        self.needs = [
-            (
-                s,
-                needs_of(
-                    one.full, np.where(one.direct_of[one.origin] >= 0, -1, one.call_of), mapping
-                ),
-            )
-            for s, one in enumerate(self.wholes)
-        ]
-        self.direct = [
-            (s, direct_needs(one.given, one.direct_of, mapping))
-            for s, one in enumerate(self.wholes)
-        ]
+        call_of = np.where(one.direct_of[one.origin] >= 0, -1, one.call_of)
+        yield s, needs_of(one.full, call_of, self.mapping)
+        yield s, direct_needs(one.given, one.direct_of, self.mapping)
 
     # ---- collectives -------------------------------------------------------------------
-    def _expanded(self, library: Library) -> tuple[list[Steps], list[Ints]]:
+    def _expanded(self) -> tuple[list[Steps], list[Ints]]:
         """Return the steps of each section with collectives expanded, and where they come from."""
         fulls, origins = [], []
         for section in self.sections:
@@ -120,7 +114,7 @@ class _Planner:
                 fulls.append(steps)
                 origins.append(np.arange(len(steps)))
                 continue
-            found = expand(steps, library, node_of=self.mapping.node_of)
+            found = expand(steps, self.library, node_of=self.mapping.node_of)
             fulls.append(found.steps)
             origins.append(found.origin)
             self.used += found.used
@@ -230,7 +224,7 @@ class _Planner:
         nodes = self.mapping.nodes
         pairs = _all_pairs(nodes) if self.settings.exhaustive else None
         events = np.array([cls.events for cls in self.classified.calls], dtype=np.float64)
-        choice = choose([*self.needs, *self.direct], events, nodes, MOST_PAIRS, pairs)
+        choice = choose(self.needs, events, nodes, MOST_PAIRS, pairs)
         if len(choice.uncovered):
             self.notes.append(
                 f"{len(choice.uncovered)} classes with {events[choice.uncovered].sum():,.0f} calls "

@@ -111,12 +111,6 @@ class Series:
         """Distinct counts, ascending."""
         return sorted({point.n for point in self.points})
 
-    @property
-    def spread(self) -> tuple[int, float]:
-        """The count whose repeats differ most, and by how much: (largest - least) / least."""
-        worst = max(self.points, key=lambda point: spread(point.repeats))
-        return worst.n, spread(worst.repeats)
-
 
 def series_of(
     runs: Iterable[RunTime],

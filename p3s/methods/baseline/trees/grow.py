@@ -90,11 +90,6 @@ def log_p(x: float, k: int, pi: float, steps: int | None = None) -> float:
     return math.log(min(1.0, p)) if p > _TAIL else far
 
 
-def p_value(x: float, k: int, pi: float, steps: int | None = None) -> float:
-    """Return p of a supLM statistic; see :func:`log_p`."""
-    return math.exp(log_p(x, k, pi, steps))
-
-
 def _moved(x: float, pi: float, steps: int) -> float:
     """Return the boundary of the continuous process that is passed as often as ``x`` by steps."""
     at = np.arange(round(pi * steps), round((1 - pi) * steps) + 1) / steps

@@ -41,19 +41,17 @@ def rows_of(design: Floats, y: Floats, growing: Growing) -> Rows:
     one = np.ones(len(y))
     if growing.regression == "relative":
         return Rows(design / y[:, None], one, one, one)
-    w = integer_weights(y) if growing.regression == "weighted" else one
+    w = weights(y) if growing.regression == "weighted" else one
     return Rows(design, y, w, 1.0 / y)
 
 
 def weights(y: Floats) -> Floats:
-    """Return max log2(10^4 y) - log2(10^4 y) + 1 for every run (eq. 4.5, 4.6)."""
+    """Return max log2(10^4 y) - log2(10^4 y) + 1 for every run (eq. 4.5, 4.6).
+
+    Rounded to whole numbers, at least 1, as the library of the thesis wants them.
+    """
     size = np.log2(y * 1e4)
-    return np.asarray(size.max() - size + 1)
-
-
-def integer_weights(y: Floats) -> Floats:
-    """Return the weights of eq. 4.6 rounded to whole numbers, at least 1, as its library wants."""
-    return np.maximum(np.rint(weights(y)), 1.0)
+    return np.asarray(np.maximum(np.rint(size.max() - size + 1), 1.0))
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def placements(
         progress.step()
     if timed:
         progress.say(f"n={job.n}: simulated {len(timed)} of {plural(len(found), 'placement')}")
-    by = {k: by_simulation(times) for k, times in timed.items()}
+    by = {k: by_simulation(found[k], times) for k, times in timed.items()}
     if not by:
         cheapest = _finalists(job, found, _SIMULATED[0])
         by = {k: by_cost(job, model, found[k]) for k in cheapest}

@@ -91,23 +91,25 @@ class Proposed:
     cost: Seconds
 
 
-@dataclass(frozen=True, eq=False)
-class Timed:
-    """Run time under a placement, with its phases, and its interval where that is known."""
+def _untimed(one: Proposed) -> Ranked:
+    """Return what is said of a placement that has no time."""
+    return Ranked(
+        name=one.where.kind,
+        cost_s=one.cost.middle,
+        time_s=None,
+        low_s=None,
+        high_s=None,
+        regret=None,
+        chance=None,
+        busiest=0.0,
+        node_of=(),
+        phases=(),
+        outside=one.cost.outside,
+    )
 
-    middle: float
-    low: float | None
-    high: float | None
-    phases: tuple[PhaseUnder, ...]
 
-
-def seconds_of(times: PhaseTimes) -> float:
-    """Return the run time."""
-    return times.run_s
-
-
-def by_simulation(times: PhaseTimes) -> Timed:
-    """Return the run time that was simulated; its interval is that of messages."""
+def by_simulation(one: Proposed, times: PhaseTimes) -> Ranked:
+    """Return a placement with the run time that was simulated; its interval is that of messages."""
     phases = tuple(
         PhaseUnder(phase=each.phase, name=each.name, time_s=each.time_s, comm_s=each.comm_s)
         for each in phases_of(times)
@@ -115,19 +117,22 @@ def by_simulation(times: PhaseTimes) -> Timed:
     low, high = (
         total(times.own + comm, times.mpi.estimator) for comm in (times.mpi.low, times.mpi.high)
     )
-    middle = seconds_of(times)
-    return Timed(middle, *widened(middle, low, high), phases)
+    low, high = widened(times.run_s, low, high)
+    return replace(_untimed(one), time_s=times.run_s, low_s=low, high_s=high, phases=phases)
 
 
-def by_cost(job: Job, model: CostModel, one: Proposed) -> Timed:
-    """Return the sum of computation and of the costs of all phases: no waiting, no overlap."""
+def by_cost(job: Job, model: CostModel, one: Proposed) -> Ranked:
+    """Return a placement with the sum of computation and of the costs of all phases.
+
+    No waiting, no overlap.
+    """
     rank = int(job.alone.compute.sum(axis=1).argmax())
     compute = dict(
         zip((p["phase"] for p in job.alone.phases), job.alone.compute[rank].tolist(), strict=True)
     )
     names = {int(p["phase"]): str(p.get("name", p["phase"])) for p in job.alone.phases}
     comm = {p.phase: model.of(p, one.where, job.fabric).middle for p in job.phases}
-    parts = tuple(
+    phases = tuple(
         PhaseUnder(
             phase=number,
             name=name,
@@ -138,14 +143,15 @@ def by_cost(job: Job, model: CostModel, one: Proposed) -> Timed:
     )
     alone, cost = float(job.alone.compute[rank].sum()), one.cost
     low, high = (None if end is None else alone + end for end in (cost.low, cost.high))
-    return Timed(alone + cost.middle, low, high, parts)
+    time_s = alone + cost.middle
+    return replace(_untimed(one), time_s=time_s, low_s=low, high_s=high, phases=phases)
 
 
 def ranked(
     job: Job,
     cost: str,
     found: Sequence[Proposed],
-    by: Mapping[int, Timed],
+    by: Mapping[int, Ranked],
     simulated: Mapping[int, PhaseTimes],
     notes: Sequence[str],
 ) -> Placements:
@@ -153,9 +159,13 @@ def ranked(
 
     ``simulated``: what the simulation says, none where the times are sums of costs.
     """
-    order = sorted(by, key=lambda k: by[k].middle)
-    draws = _draws([by[k] for k in order])
-    rest = [_one(job, one, None, None, 0) for k, one in enumerate(found) if k not in by]
+    order = sorted(by, key=lambda k: by[k].time_s or 0.0)
+    timed = [_placed(job, by[k], found[k].where) for k in order]
+    draws = _draws(timed)
+    if draws is not None:
+        surest = zip(timed, draws.regret.tolist(), draws.chance.tolist(), strict=True)
+        timed = [replace(one, regret=regret, chance=chance) for one, regret, chance in surest]
+    rest = [_untimed(one) for k, one in enumerate(found) if k not in by]
     unknown = job.sent[1]
     return Placements(
         n=job.n,
@@ -165,54 +175,39 @@ def ranked(
         network=job.fabric.text if job.known else "",
         estimator=job.messages.name if simulated else "",
         cost=cost,
-        matters=matters([by[k].middle for k in order]),
-        ranked=(*(_one(job, found[k], by[k], draws, i) for i, k in enumerate(order)), *rest),
-        gains=tuple(_gains([found[k].where.kind for k in order], [by[k] for k in order], draws)),
+        matters=matters([one.time_s or 0.0 for one in timed]),
+        ranked=(*timed, *rest),
+        gains=tuple(_gains(timed, draws)),
         left_out=unknown,
         reasons=tuple(_reasons(job, [simulated[k] for k in order if k in simulated], unknown)),
         notes=tuple(notes),
     )
 
 
-def _draws(times: Sequence[Timed]) -> Draws | None:
+def _placed(job: Job, one: Ranked, where: RankMap) -> Ranked:
+    """Return a placement with the node of each rank, and the bytes on the busiest link."""
+    busiest = float(job.loads(all_traffic(job.phases, job.n), where).max(initial=0.0))
+    return replace(one, busiest=busiest, node_of=tuple(where.node_of.tolist()))
+
+
+def _draws(timed: Sequence[Ranked]) -> Draws | None:
     """Return times drawn from their intervals, None where those are not known."""
-    ends = [(t.low, t.high) for t in times if t.low is not None and t.high is not None]
-    if len(ends) < len(times):
+    ends = [(t.low_s, t.high_s) for t in timed if t.low_s is not None and t.high_s is not None]
+    if len(ends) < len(timed):
         return None
-    return drawn([t.middle for t in times], [low for low, _ in ends], [high for _, high in ends])
+    low, high = zip(*ends, strict=True)
+    return drawn([t.time_s or 0.0 for t in timed], low, high)
 
 
-def _gains(kinds: Sequence[str], times: Sequence[Timed], draws: Draws | None) -> Iterator[Gain]:
+def _gains(timed: Sequence[Ranked], draws: Draws | None) -> Iterator[Gain]:
     """Yield by how much the first is faster than block and cyclic, where it is none of them."""
+    kinds = [one.name for one in timed]
     for usual in (BLOCK, CYCLIC):
         at = kinds.index(usual) if usual in kinds else 0
         if at:
             low, high = (None, None) if draws is None else draws.gain(0, at)
-            middle = 1.0 - times[0].middle / times[at].middle
+            middle = 1.0 - (timed[0].time_s or 0.0) / (timed[at].time_s or 1.0)
             yield Gain(over=usual, middle=middle, low=low, high=high)
-
-
-def _one(job: Job, one: Proposed, time: Timed | None, draws: Draws | None, at: int) -> Ranked:
-    """Return what is said of a placement; ``at``: its number among the ``draws``."""
-    known = time is not None and draws is not None
-    return Ranked(
-        name=one.where.kind,
-        cost_s=one.cost.middle,
-        time_s=None if time is None else time.middle,
-        low_s=None if time is None else time.low,
-        high_s=None if time is None else time.high,
-        regret=float(draws.regret[at]) if draws is not None and known else None,
-        chance=float(draws.chance[at]) if draws is not None and known else None,
-        busiest=0.0 if time is None else _busiest(job, one.where),
-        node_of=() if time is None else tuple(one.where.node_of.tolist()),
-        phases=() if time is None else time.phases,
-        outside=one.cost.outside,
-    )
-
-
-def _busiest(job: Job, where: RankMap) -> float:
-    """Return the bytes of all phases on the busiest link."""
-    return float(job.loads(all_traffic(job.phases, job.n), where).max(initial=0.0))
 
 
 def _reasons(job: Job, simulated: Sequence[PhaseTimes], unknown: float) -> Iterator[Reason]:
