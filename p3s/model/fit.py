@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -36,7 +35,7 @@ from p3s.model.partners.lines import Xor
 from p3s.model.sizes.amounts import alike, fit_amounts
 from p3s.model.sizes.observed import Observed
 from p3s.model.sizes.slots import fit_item, sample_slots
-from p3s.model.sizing import Draft, Sizing, TooDearError
+from p3s.model.sizing import Draft, Sizings
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,
@@ -307,26 +306,14 @@ def _nodes_on_grid(
     split = {k: bool(v) for k, v in open_splits.items()}
     nodes = collect_nodes(tables, split)
 
-    sizings: list[Sizing] = []
-
-    def sizing(choice: GridChoice, most: float = math.inf) -> Sizing:
-        done = next((s for s in sizings if s.of(nodes, choice)), None)
-        return done or Sizing(nodes, choice, tables, typed, most)
-
-    def vote(choice: GridChoice, most: float) -> float:
-        try:
-            sizings.append(sizing(choice, most))
-        except TooDearError:
-            return math.inf
-        return sizings[-1].cost()
-
     memo: Memo = {}
     search = partial(choose_grid, tables=tables, known=known, typed=typed, memo=memo)
     if None in open_splits.values():  # sizes are asked when it is known which nodes there are
         split = decide_splits(open_splits, tables, search(nodes))
         nodes = collect_nodes(tables, split)
-    choice = search(nodes, vote=vote)
-    return nodes, choice, split, sizing(choice).finished(choice, unmodelled)
+    sizings = Sizings(nodes, tables, typed)
+    choice = search(nodes, vote=sizings)
+    return nodes, choice, split, sizings.of(choice).finished(choice, unmodelled)
 
 
 def _with_samples(

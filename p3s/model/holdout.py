@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from p3s.model.comparison import HoldOut, Moved
 from p3s.model.evaluate import generate
 from p3s.model.fit import MIN_COUNTS, fit_model
 from p3s.model.grid.at import GridAt, dimensions
-from p3s.model.grid.choose import GridChoice, Vote, choose_grid
+from p3s.model.grid.choose import GridChoice, choose_grid
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.judge import judged_weights, phase_key, shares
@@ -28,7 +27,7 @@ from p3s.model.nextcount import next_counts
 from p3s.model.partners.relation import Relation, Staged
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizes.observed import Rows
-from p3s.model.sizing import vote_of_sizes
+from p3s.model.sizing import Sizings
 from p3s.model.tripcounts import as_traced, resolve
 from p3s.model.types import Agreement, Dropped, Item, Model, Slot
 from p3s.model.verdicts import judged_at
@@ -43,12 +42,12 @@ _ALL_RANKS = 0.5
 
 
 def settled(
-    tables: Sequence[PointTable], known: Statement | None, votes: Callable[[Sequence[Node]], Vote]
+    tables: Sequence[PointTable], known: Statement | None, typed: Collection[int]
 ) -> tuple[Statement | None, str]:
     """Return what is known of the grid if the traces allow it, and why it was dropped if not.
 
-    votes: what prices the sizes of messages of nodes on a grid. Raises Contradiction and P3SError
-    where the user says what the traces do not allow; what arguments alone say is dropped.
+    Raises Contradiction and P3SError where the user says what the traces do not allow; what
+    arguments alone say is dropped.
     """
     if not known:
         return None, ""
@@ -57,7 +56,7 @@ def settled(
         choice = choose_grid(nodes, tables, known)
         # extents that the program was given have places for all ranks
         apart = not known.arguments
-        price = _Price(votes(nodes))
+        price = Sizings(nodes, tables, typed)
         for said, times in ((None, _TIMES), (Statement(), _TIMES_KNOWN)):
             free = choose_grid(nodes, tables, said, apart=apart)
             if why := contradiction(nodes, choice, free, times, price):
@@ -67,20 +66,6 @@ def settled(
             raise
         return None, str(err)
     return known, ""
-
-
-class _Price:
-    """What the sizes of messages cost on grids, each asked once."""
-
-    def __init__(self, vote: Vote) -> None:
-        self._vote = vote
-        self._asked: dict[str, float] = {}
-
-    def __call__(self, choice: GridChoice) -> float:
-        key = repr([(n, g.key) for n, g in choice.grids.items()])
-        if key not in self._asked:
-            self._asked[key] = self._vote(choice, math.inf)
-        return self._asked[key]
 
 
 def contradiction(
@@ -292,7 +277,7 @@ def build_model(
     """
     said, trips = known, trips or {}
     tables = sorted(tables, key=lambda t: t.np)
-    known, dropped = settled(tables, known, lambda nodes: vote_of_sizes(nodes, tables, typed))
+    known, dropped = settled(tables, known, typed)
     wanted = holdout and len(tables) > MIN_COUNTS
     with workers.beside(shared, 1 + len(tables)) as begin:
         # what loops with stated iterations had at the largest count is known after the fit only

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from p3s.base.ops import COMPLETION, RECV, SEND
 from p3s.laws.counts import Law
 from p3s.model.grid.at import RELATION_BITS
-from p3s.model.grid.choose import GridChoice, Vote
+from p3s.model.grid.choose import GridChoice
 from p3s.model.grid.nodes import Node
 from p3s.model.law_types import CountLaw
 from p3s.model.partners.communicator_laws import Odd
@@ -69,7 +69,7 @@ class Sizing:
         typed: Collection[int],
         most: float = math.inf,
     ) -> None:
-        self._nodes, self._choice, self._typed = nodes, choice, typed
+        self._choice, self._typed = choice, typed
         self._counts = [t.np for t in tables]
         self._varying = {v for t in tables for v in t.moved}
         self._drafts = _drafts(nodes, choice, tables)
@@ -94,14 +94,11 @@ class Sizing:
             for completing in (False, True)
         ]
 
-    def of(self, nodes: Sequence[Node], choice: GridChoice) -> bool:
-        """Tell whether these are the items of the nodes on a grid."""
+    def of(self, choice: GridChoice) -> bool:
+        """Tell whether these are the items on a grid."""
         mine = self._choice
-        return (
-            self._nodes is nodes
-            and mine.communicators is choice.communicators
-            and _partners(mine) == _partners(choice)
-        )
+        same = mine.communicators is choice.communicators
+        return same and _partners(mine) == _partners(choice)
 
     def cost(self) -> float:
         """Return the bits of all sizes and numbers, in relations."""
@@ -186,18 +183,32 @@ class Sizing:
         return len(there), len({b for n in there for b in seen.rows[n].nbytes.tolist()})
 
 
-def vote_of_sizes(
-    nodes: Sequence[Node], tables: Sequence[PointTable], typed: Collection[int]
-) -> Vote:
-    """Return what prices the sizes of messages on a grid."""
+class Sizings:
+    """The items of a program on the grids that it may have, each fitted once.
 
-    def vote(choice: GridChoice, most: float) -> float:
+    Called with a choice, it is the vote of the sizes of messages for it.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], tables: Sequence[PointTable], typed: Collection[int]
+    ) -> None:
+        self._nodes, self._tables, self._typed = nodes, tables, typed
+        self._known: list[Sizing] = []
+
+    def of(self, choice: GridChoice, most: float = math.inf) -> Sizing:
+        """Return the items on a grid. Raises TooDearError where they cost more than ``most``."""
+        for sizing in self._known:
+            if sizing.of(choice):
+                return sizing
+        self._known.append(Sizing(self._nodes, choice, self._tables, self._typed, most))
+        return self._known[-1]
+
+    def __call__(self, choice: GridChoice, most: float = math.inf) -> float:
+        """Return the bits of all sizes and numbers, in relations; inf where they are too many."""
         try:
-            return Sizing(nodes, choice, tables, typed, most).cost()
+            return self.of(choice, most).cost()
         except TooDearError:
             return math.inf
-
-    return vote
 
 
 def _partners(choice: GridChoice) -> object:

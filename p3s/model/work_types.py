@@ -65,8 +65,7 @@ class WorkPlace:
 
     before: where they start, None at the start of the run; items, rows: of the calls there, the
     weights of their first and later stages; calls_at: count -> (calls of a rank that makes any, per
-    iteration; share of ranks that do); size: bytes of a call; gain: how many times as far as the
-    whole phase's the work here is from what the segments say, where ranks differ.
+    iteration; share of ranks that do); size: bytes of a call; gain: not 1 in older files alone.
     """
 
     place: Place

@@ -17,13 +17,11 @@ from p3s.model.work.balance import (
     Spent,
     drawn_at,
     fit_profile,
-    gains,
     largest_at,
     largest_half_width,
     own_at,
     ratios,
     same_order,
-    shared_out,
 )
 from p3s.model.work.levels import PhasePoints, fit_level
 from p3s.model.work.means import fit_mean, mean_at, spread_at
@@ -284,41 +282,3 @@ def test_laws_of_segments_that_miss_no_rank_are_left_alone() -> None:
     level = fit_level([{"n": n} for n in TRACED], points)
     assert dict(level.weights) == {"segments": 1.0}
     assert SimpleNamespace(**level.errors).segments == pytest.approx(0.0, abs=1e-9)
-
-
-def uneven_loop(rec):
-    """Half of the work is even; the other half is a rank's own, the same at all counts."""
-    rng = np.random.default_rng(100 + rec.rank)
-    own = rng.gamma(2.0, 0.5)
-    for _ in range(5):
-        rec("Barrier", site="even", work=200_000)
-        rec("Barrier", site="own", work=int(200_000 * own))
-    rec("Finalize")
-
-
-def test_what_a_rank_does_more_of_is_done_where_it_was_seen() -> None:
-    model = fit_model([corpus.table(uneven_loop, n) for n in TRACED])
-    gain = {p.place[0]: p.gain for phase in model.phases for p in phase.work.places}
-    even = next(g for site, g in gain.items() if site.endswith("even"))
-    own = next(g for site, g in gain.items() if site.endswith("own"))
-    assert even == pytest.approx(0.0, abs=0.05) and own == pytest.approx(2.0, abs=0.2)
-    rows = generate(model, 32)
-    work = rank_work(
-        model, rows.grid, {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")}
-    )
-    k = next(k for k, p in enumerate(work.places) if p.place[0].endswith("even"))
-    assert np.ptp(work.work[k]) < 0.02 * work.work[k].mean()
-
-
-def test_places_that_follow_alike_have_no_gain() -> None:
-    said = [np.ones((2, n)) for n in (4, 8)]
-    done = [np.ones((2, n)) * np.linspace(1.0, 2.0, n) for n in (4, 8)]
-    assert gains(said, done) is None
-
-
-def test_work_is_shared_out_to_the_sum_of_each_rank() -> None:
-    said = np.array([[3.0, 3.0, 3.0], [1.0, 1.0, 0.0]])
-    whole = np.array([4.0, 8.0, 6.0])
-    out = shared_out(said, whole, np.array([0.0, 4.0]))
-    assert out.sum(axis=0) == pytest.approx(whole)
-    assert out[1, 1] > out[0, 1] * said[1, 1] / said[0, 1] and out[1, 2] == 0.0

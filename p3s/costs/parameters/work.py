@@ -28,14 +28,7 @@ from p3s.model.tree import assign
 from p3s.model.types import Model
 from p3s.model.work.features import ONCE, Feature, feature_values, features
 from p3s.model.work.flows import Run, run_of
-from p3s.model.work.segments import (
-    counts_and_work,
-    most_terms,
-    places_of,
-    samples_at,
-    segment_of,
-    thinned,
-)
+from p3s.model.work.segments import counts_and_work, places_of, samples_at, segment_of, thinned
 from p3s.model.work.sparse import fit_sparse
 from p3s.model.work_types import Case, PhaseWork, Segment, WorkPlace
 from p3s.signature.tables import PointTable
@@ -58,7 +51,6 @@ def fit_family_work(
     """
     places = places_of(part.members[0].model.items)
     runs, basis = _runs(part, use, tables, places)
-    most = most_terms(runs)
     spent: dict[tuple[int, int], float] = {}
     for run in runs:
         for a, b in np.unique(run.segments[:, 1:3], axis=0).astype(int).tolist():
@@ -68,7 +60,7 @@ def fit_family_work(
     laws: dict[str, Segment] = {}
     like: list[tuple[int, ...]] = []
     for a, b in sorted(sorted(spent), key=lambda pair: -spent[pair]):
-        law, terms = _law(runs, a, b, basis, most[(a, b)], like)
+        law, terms = _law(runs, a, b, basis, like)
         like.append(terms)
         laws[_key(names[a] if a >= 0 else None, names[b])] = law
     return laws
@@ -172,12 +164,7 @@ def _of_parameters(names: Sequence[str]) -> list[Feature]:
 
 
 def _law(
-    runs: Sequence[Run],
-    a: int,
-    b: int,
-    basis: Sequence[Feature],
-    max_terms: int,
-    like: Sequence[tuple[int, ...]],
+    runs: Sequence[Run], a: int, b: int, basis: Sequence[Feature], like: Sequence[tuple[int, ...]]
 ) -> tuple[Segment, tuple[int, ...]]:
     """Return the law of one occurrence of the segment from place a to place b, and its terms."""
     seen, label = [], []
@@ -197,7 +184,6 @@ def _law(
         [f.cost for f in basis],
         [i for i, f in enumerate(basis) if f.nest],
         [i for i, f in enumerate(basis) if f.falls],
-        max_terms,
         like,
     )
     return segment_of(fit, None, seen, basis), fit.terms

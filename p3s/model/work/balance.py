@@ -3,11 +3,11 @@
 Kinds of profiles: all ranks alike ("even"), ranks at the border of the grid or rank 0 do more or
 less ("faces"), what the laws of the segments say of each rank ("segments"), what lies in its part
 of the domain ("position"), what belongs to the number of a rank whatever the count ("rank": an
-irregular domain cut by rank). Each predicts the largest count from the others; another one than
-"even" is taken only where it divides the error there. So no class of ranks has a law of its own
-that could run away from the mean. Where ranks differ and nothing says which do more, the
-distribution is known and the rest is "drawn": who does more hardly matters, as all wait for the
-busiest.
+irregular domain cut by rank). Each predicts the largest count from the others, where the ratios it
+leaves unexplained take so many bits; a profile other than "even" costs bits itself, so that
+differences that are noise stay noise. No class of ranks has a law of its own that could run away
+from the mean. Where ranks differ and nothing says which do more, the distribution is known and the
+rest is "drawn": who does more hardly matters, as all wait for the busiest.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from p3s.model.grid.at import GridAt
+from p3s.model.grid.at import RELATION_BITS, GridAt
+from p3s.model.sizes.forms import BUDGET
 from p3s.model.types import Model, Phase
-from p3s.model.work_types import Profile, WorkPlace
+from p3s.model.work_types import Profile
 
 
 def marginals(grid: GridAt, ratio: np.ndarray) -> tuple[tuple[float, ...], ...]:
@@ -76,14 +77,14 @@ def _monotone(known: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.asarray(known[k] + t * (rise[k] + (1 - t) * ((1 - t) * off[0] - t * off[1])))
 
 
-#: A profile has to divide the error of ranks that are all alike by this.
+#: Ratio within which smaller counts have to tell how far the busiest rank is above the mean.
 GAIN = 1.5
 #: Errors below are none; how far beyond the traced ratios that of a class of ranks may go.
 EXACT, FARTHER = 1e-3, 2.0
 #: Least correlation of a rank's ratios at two counts for them to be its own.
 ALIKE = 0.5
-#: From which differences on it matters where ranks have them; how far a place may follow them.
-UNEVEN, MOST = 0.02, 8.0
+#: From which differences on it matters that ranks have them.
+UNEVEN = 0.02
 #: By how much a trend has to lower the sum of squares: 95 % of chi squared (1 degree of freedom).
 SIGNIFICANT = 3.84
 #: How much steeper the power may be: noise of independent parts grows as n^(1/2), of one as n^0.
@@ -119,15 +120,21 @@ def fit_profile(points: Sequence[Spent]) -> Profile:
     points = [p for p in points if p.there.any() and p.work[p.there].any()]
     if len(points) < 2:
         return EVEN
-    last = points[-1]
-    true = last.ratio
+    true = points[-1].ratio
     even = _rms(np.ones_like(true), true)
-    found = [(even / GAIN, Profile("even", even))]
-    found += [(f.error, f) for f in _candidates(points, true, even)]
-    # what is exact has met every rank: no even share is as good
-    exact = [f for f in found if f[1].kind == "segments" and f[1].ends is None]
-    best = min(exact or found, key=lambda f: f[0])[1]
-    return _drawn(points, best.error) or best if best.kind == "even" else best
+    found = [*_candidates(points, true, even), Profile("even", even)]
+    best = min(found, key=lambda f: _bits(f, len(true)))
+    return _drawn(points, even) or best if best.kind == "even" else best
+
+
+def _bits(profile: Profile, ranks: int) -> float:
+    """Return the bits of what a profile leaves of the ratios of so many ranks, and of itself.
+
+    What is exact has met every rank; laws of segments are there anyway, other profiles are not.
+    """
+    price = {"even": 0.0, "segments": BUDGET if profile.ends else 0.0}
+    left = ranks * float(np.log2(max(profile.error, EXACT)))
+    return left + price.get(profile.kind, RELATION_BITS)
 
 
 def _drawn(points: Sequence[Spent], error: float) -> Profile | None:
@@ -181,80 +188,6 @@ def _agree(a: Spent, b: Spent) -> bool:
     both = a.there & b.there
     x, y = a.work[both], b.work[both]
     return len(x) > 1 and np.ptp(x) > 0 < np.ptp(y) and bool(np.corrcoef(x, y)[0, 1] > ALIKE)
-
-
-def gains(said: Sequence[np.ndarray], done: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Return how far each place follows what a rank does more or less than its segments say.
-
-    said, done: work per (place, rank) by the laws and measured, of ascending counts. Part of a
-    phase may be even while all the differences are in one loop. None where all places may follow
-    alike: gains of the second largest count have to divide the error at the largest by GAIN.
-    """
-    if len(said) < 2:
-        return None
-    before = _gains(said[-2], done[-2])
-    if before is None or (now := _gains(said[-1], done[-1])) is None:
-        return None
-    whole = done[-1].sum(axis=0)
-    errors = [
-        float(np.abs(shared_out(said[-1], whole, g) - done[-1]).sum())
-        for g in (np.ones_like(before), before)
-    ]
-    return now if errors[1] * GAIN < errors[0] else None
-
-
-def with_gains(
-    places: list[WorkPlace],
-    said: Sequence[Sequence[np.ndarray]],
-    done: Sequence[Sequence[np.ndarray]],
-) -> list[WorkPlace]:
-    """Return the places of a phase with how far each follows the differences between ranks."""
-    if not places:
-        return places
-    found = gains(
-        *([np.stack(one) for one in zip(*values, strict=True)] for values in (said, done))
-    )
-    if found is None:
-        return places
-    return [replace(p, gain=round(float(g), 4)) for p, g in zip(places, found, strict=True)]
-
-
-def _gains(said: np.ndarray, done: np.ndarray) -> np.ndarray | None:
-    off, sure = _off(said, done.sum(axis=0))
-    if np.sqrt(np.mean(off**2)) < UNEVEN:
-        return None
-    out = np.ones(len(said))
-    for k, (told, true) in enumerate(zip(said, done, strict=True)):
-        some = sure & (told > 0)
-        weight = told[some] * off[some]
-        against = float(weight @ off[some])
-        if against > 0 and true[some].any():
-            mean = true[some].sum() / told[some].sum()
-            out[k] = float(weight @ (true[some] / told[some] / mean - 1.0)) / against
-    return np.asarray(out.clip(0.0, MOST))
-
-
-def _off(said: np.ndarray, whole: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return by which part each rank differs from what is said of it, and of which it is known."""
-    told = said.sum(axis=0)
-    sure = (told > 0) & (whole > 0)
-    if not sure.any():
-        return np.zeros(len(told)), sure
-    ratio = np.divide(whole, told, out=np.zeros_like(whole), where=sure)
-    return np.where(sure, ratio / (whole[sure].sum() / told[sure].sum()) - 1.0, 0.0), sure
-
-
-def shared_out(said: np.ndarray, whole: np.ndarray, gain: np.ndarray) -> np.ndarray:
-    """Return work per (place, rank) that sums to ``whole`` per rank; gain: of the places."""
-    _, sure = _off(said, whole)
-    mean = whole[sure].sum() / max(float(said[:, sure].sum()), 1e-300)
-    told = mean * said
-    follow = gain[:, None] * said
-    followed = follow.sum(axis=0)
-    share = np.divide(follow, followed, out=np.zeros_like(follow), where=followed > 0)
-    told = np.maximum(told + share * (whole - told.sum(axis=0)), 0.0)
-    total = told.sum(axis=0)
-    return np.asarray(told * np.divide(whole, total, out=np.zeros_like(whole), where=total > 0))
 
 
 def apart(last: Spent) -> float:

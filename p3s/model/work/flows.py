@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +14,6 @@ from p3s.laws.lawfinder import find_law
 from p3s.model.grid.at import LAYOUTS, GridAt, Guard
 from p3s.model.grid.atoms import First, Last
 from p3s.model.grid.grids import Listed
-from p3s.model.grid.guardfit import fit_guard
 from p3s.model.work_types import Case, Occurs, WorkPlace
 from p3s.signature.tables import PointTable
 
@@ -239,10 +237,6 @@ def _into(
     return np.where((into < 0) & made.any(axis=0), called, into)
 
 
-#: Kinds of ranks that are told apart before one place.
-_KINDS = 9
-
-
 @dataclass
 class Run:
     """One traced count: calls and bytes per place and rank, segments as numbers of places.
@@ -317,40 +311,18 @@ def cases_of(
 ) -> list[Case]:
     """Return how often the segments before a place occur on ranks that make the same calls.
 
-    Where this has no law for all of them, ranks are told apart by which of the segments they run
-    through at all, if their places in the grid say who does, or by the borders they are at,
-    whichever leaves fewer without a law. The last case whose guard is None is all others.
+    Where this has no law for all of them, ranks are told apart by the borders they are at, if that
+    leaves fewer without a law. The last case whose guard is None is all others.
     """
 
     def unlawful(cases: Sequence[Case]) -> int:
         return sum(law.share is not None for case in cases for law in case.counts)
 
-    best = [Case(present, None, _counts(seen, before, number))]
-    for way in (_by_segments, _by_borders):
-        if unlawful(best):
-            parts = way(seen)
-            cases = [Case(present, guard, _counts(part, before, number)) for guard, part in parts]
-            if cases and unlawful(cases) < unlawful(best):
-                best = cases
-    return best
-
-
-def _by_segments(seen: Sequence[Seen]) -> list[tuple[Guard | None, list[Seen]]]:
-    """Return (guard, ranks) of each set of segments that ranks run through; none without rules."""
-    kinds = Counter(tuple(col) for _, _, count in seen for col in (count > 0).T.tolist())
-    order = sorted(kinds, key=lambda k: (kinds[k], k))
-    out: list[tuple[Guard | None, list[Seen]]] = []
-    for kind in order if 1 < len(order) <= _KINDS else ():
-        part = [
-            (run, ranks[mine], count[:, mine])
-            for run, ranks, count in seen
-            if len(mine := np.flatnonzero(np.all(np.array(kind) == (count > 0).T, axis=1)))
-        ]
-        guard = None if kind == order[-1] else _guard(seen, part)
-        if guard is None and kind != order[-1]:
-            return []
-        out.append((guard, part))
-    return out
+    whole = [Case(present, None, _counts(seen, before, number))]
+    if not unlawful(whole):
+        return whole
+    cases = [Case(present, who, _counts(part, before, number)) for who, part in _by_borders(seen)]
+    return min(whole, cases, key=unlawful)
 
 
 def _by_borders(seen: Sequence[Seen]) -> list[tuple[Guard | None, list[Seen]]]:
@@ -379,19 +351,6 @@ def _by_borders(seen: Sequence[Seen]) -> list[tuple[Guard | None, list[Seen]]]:
         )
         for side in order
     ]
-
-
-def _guard(seen: Sequence[Seen], part: Sequence[Seen]) -> Guard | None:
-    """Return who, of the ranks in ``seen``, is in ``part``; None without a rule."""
-    grids, sets, care = [], [], []
-    for run, ranks, _ in seen:
-        grids.append(run.grid)
-        care.append(np.isin(np.arange(run.grid.n), ranks))
-        sets.append(np.zeros(run.grid.n, dtype=bool))
-        for other, mine, _ in part:
-            if other is run:
-                sets[-1][mine] = True
-    return fit_guard(grids, sets, None, care)
 
 
 def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> tuple[Occurs, ...]:

@@ -24,19 +24,19 @@ from p3s.model.partners.stencil import partners
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import item_of_rows
 from p3s.model.types import Item, Phase
-from p3s.model.work.balance import Spent, apart, fit_profile, same_order, with_gains
+from p3s.model.work.balance import Spent, apart, fit_profile, same_order
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.flows import Run, Seen, cases_of, rows_of, run_of
 from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
 from p3s.model.work.scic import instruction_groups, ranges
-from p3s.model.work.sparse import GROWING, MAX_TERMS, Fit, fit_alike, fit_sparse
+from p3s.model.work.sparse import GROWING, Fit, fit_alike, fit_sparse
 from p3s.model.work_types import Group, PhaseWork, Profile, Segment, WorkLevel, WorkPlace
 from p3s.signature.tables import PointTable
 
 #: Largest coefficient of variation over ranks at which all ranks are taken to be equal.
 EQUAL_RANKS_CV = 0.35
-#: Ranks per count that a law is fitted to; shares of all work that may have laws of few terms.
-_RANKS, _TINY, _SMALL = 128, 0.001, 0.01
+#: Ranks per count that a law is fitted to.
+_RANKS = 128
 #: Power of the count from which on bytes of a message grow with it.
 _SLOPE = 0.25
 
@@ -65,8 +65,7 @@ def with_phase_work(
     for t in tables:
         grid = grids[t.np]
         item = item_of_rows(items, t, grid, split)
-        known = replace(t, nbytes=_known_bytes(items, t, item))
-        runs.append(run_of(known, grid, of_item[item], places))
+        runs.append(run_of(t, grid, of_item[item], places))
         runs[-1].item, runs[-1].work = item, t.work
         for k in range(len(phases)):
             mine = phase_of[item] == k
@@ -80,12 +79,9 @@ def with_phase_work(
         run.features = np.stack(
             [feature_values(Feature(f.expr, 0.0), env, {}) for f in basis], axis=1
         )
-    most = most_terms(runs)
     whole = _whole(runs, phase_of)
     weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
     found: list[list[WorkPlace]] = [[] for _ in phases]
-    told: list[list[list[np.ndarray]]] = [[] for _ in phases]
-    done: list[list[list[np.ndarray]]] = [[] for _ in phases]
     items_at: dict[Place, list[int]] = {}
     for i, it in enumerate(items):
         items_at.setdefault((it.site, it.op), []).append(i)
@@ -93,12 +89,10 @@ def with_phase_work(
     for place, number in places.items():
         mine_ = items_at[place]
         phase = phases[items[mine_[0]].phase]
-        made, said, held = _place(number, names, runs, basis, most, whole)
+        made, said, held = _place(number, names, runs, basis, whole)
         spent[phase.phase][-1].held[:] += held
         for one, values in zip(spent[phase.phase], said, strict=True):
             one.said[:] += values
-        told[phase.phase].append(said)
-        done[phase.phase].append([_done(run, number) for run in runs])
         found[phase.phase].append(
             replace(
                 made,
@@ -112,10 +106,6 @@ def with_phase_work(
         _points(some, [dict(p.weight_points).get(r.grid.n) or 1 for r in runs], stated)
         for p, some in zip(phases, spent, strict=True)
     ]
-    found = [
-        with_gains(places_, some, true)
-        for places_, some, true in zip(found, told, done, strict=True)
-    ]
     at = [scalars(run.grid) for run in runs]
     profiles = same_order([fit_profile(some) for some in spent], [some[-1] for some in spent])
     return [
@@ -124,25 +114,6 @@ def with_phase_work(
             phases, spent, points, found, profiles, strict=True
         )
     ], fit_level(at, points)
-
-
-def _known_bytes(items: Sequence[Item], t: PointTable, item: np.ndarray) -> np.ndarray:
-    """Return the bytes of a table's rows as the model will have them; item: of each row.
-
-    Sizes without a law are the same on all ranks there: work that follows them has no law either.
-    """
-    out = t.nbytes.astype(float)
-    for it, mine in zip(items, rows_of(item, len(items)), strict=True):
-        open_ = all(s.elements.expr is None and s.elements.sample is None for s in it.slots)
-        if open_ and len(mine):
-            out[mine] = np.average(t.nbytes[mine], weights=np.maximum(t.count[mine], 1))
-    return out
-
-
-def _done(run: Run, place: int) -> np.ndarray:
-    """Return the work of each rank in the segments that end at a place."""
-    rank, work = run.segments_to(place)[:, [0, 4]].T
-    return np.bincount(rank, weights=work, minlength=run.grid.n)
 
 
 def _points(spent: Sequence[Spent], weights: Sequence[float], each: bool) -> PhasePoints:
@@ -217,33 +188,11 @@ def _total(
     )
 
 
-def most_terms(runs: Sequence[Run]) -> dict[tuple[int, int], int]:
-    """Return how many terms the law of a segment may have: few where it hardly matters.
-
-    One for the segments that together are at most a thousandth of the work at every count, two
-    for those that are a hundredth.
-    """
-    share: dict[tuple[int, int], float] = {}
-    for run in runs:
-        total = max(float(run.segments[:, 4].sum()), 1.0)
-        pair, where = np.unique(run.segments[:, 1:3], axis=0, return_inverse=True)
-        work = np.bincount(where.ravel(), weights=run.segments[:, 4])
-        for (a, b), w in zip(pair.tolist(), work, strict=True):
-            share[(a, b)] = max(share.get((a, b), 0.0), float(w) / total)
-    order = sorted(share.items(), key=lambda x: (x[1], x[0]))
-    sums = np.cumsum([s for _, s in order])
-    return {
-        pair: 1 if s <= _TINY else 2 if s <= _SMALL else MAX_TERMS
-        for (pair, _), s in zip(order, sums, strict=True)
-    }
-
-
 def _place(
     number: int,
     places: Sequence[Place],
     runs: Sequence[Run],
     basis: Sequence[Feature],
-    most: Mapping[tuple[int, int], int],
     whole: WorkLaw,
 ) -> tuple[WorkPlace, list[np.ndarray], np.ndarray]:
     """Return the segments that end at one place, and their work: at every count, and held out.
@@ -275,7 +224,7 @@ def _place(
             for run, (count, work) in zip(runs, tables, strict=True)
             if (samples := samples_at(run, count[k], work[k], pair, basis)) is not None
         ]
-        fit, terms = _fitted([thinned(s) for s in seen], basis, most[pair], like, whole)
+        fit, terms = _fitted([thinned(s) for s in seen], basis, like, whole)
         like.append(fit)
         laws[k] = segment_of(fit, terms, seen, basis)
         for s in seen:
@@ -288,12 +237,12 @@ def _place(
         told: np.ndarray | float = last.work
         if fit.error <= EXACT and terms is None:  # samples to spare are evidence enough
             told = last.features[:, list(fit.terms)] @ np.array(fit.coef)
-        elif len(seen) > 1 and most[pair] > 1:  # what hardly matters is taken as it is
+        elif len(seen) > 1:
             part = [thinned(s) for s in seen[:-1]]
-            old, _ = _fitted(part, basis, most[pair], like_held, whole)
+            old, _ = _fitted(part, basis, like_held, whole)
             like_held.append(old)
             told = _told(old, last, part, whole)
-        elif len(seen) == 1 and most[pair] > 1:
+        else:
             continue
         held[last.ranks] += tables[-1][0][k][last.ranks] * told
     cases: dict[tuple[bool, ...], list[Seen]] = {}
@@ -376,11 +325,7 @@ def thinned(s: Samples, most: int = _RANKS) -> Samples:
 
 
 def _fitted(
-    seen: Sequence[Samples],
-    basis: Sequence[Feature],
-    max_terms: int,
-    like: Sequence[Fit],
-    whole: WorkLaw,
+    seen: Sequence[Samples], basis: Sequence[Feature], like: Sequence[Fit], whole: WorkLaw
 ) -> tuple[Fit, Terms | None]:
     """Return the law of one occurrence of a segment; terms where they are none of the features."""
     columns = np.concatenate([s.features for s in seen])
@@ -397,7 +342,6 @@ def _fitted(
         _costs(basis, columns, at),
         [i for i, f in enumerate(basis) if f.nest],
         [i for i, f in enumerate(basis) if f.falls],
-        max_terms,
         [f.terms for f in like if f.terms],
     ), None
 

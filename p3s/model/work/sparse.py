@@ -7,13 +7,12 @@ samples and hundreds of sets of terms are solved at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
 
 import numpy as np
 
-from p3s.laws.mixture import seen
 from p3s.laws.statistics import nonnegative
 
 MAX_TERMS = 4
@@ -156,12 +155,9 @@ def fit_sparse(
     cost: Sequence[float],
     nest: Sequence[int] = (),
     falls: Sequence[int] = (),
-    max_terms: int = MAX_TERMS,
     like: Sequence[tuple[int, ...]] = (),
 ) -> Fit:
     """Return the law y = sum of coefficient * column with the smallest held-out error.
-
-    Terms that are nowhere above what the samples can show are left out.
 
     x: (samples, columns), non-negative; y: (samples,); n: the process count of each sample; cost:
     of each column, for choosing between columns that do equally well; nest: columns that belong
@@ -170,41 +166,6 @@ def fit_sparse(
     and are not taken with it; like: sets of terms that similar code has, taken where the samples
     are noisy and they do about as well. Every count weighs the same, whatever its samples.
     """
-    fit = _fitted(x, y, n, cost, nest, falls, max_terms, like)
-    rivals = [_shown(x, y, n, Fit(*rival, fit.error)) for rival in fit.rivals]
-    return replace(_shown(x, y, n, fit), rivals=tuple((r.terms, r.coef) for r in rivals))
-
-
-def _shown(x: np.ndarray, y: np.ndarray, n: np.ndarray, fit: Fit) -> Fit:
-    """Return a law without the terms that are below what the samples can show."""
-    if len(fit.terms) < 2:
-        return fit
-    scale = np.zeros(len(y))
-    for count in np.unique(n):
-        scale[n == count] = y[n == count].mean()
-    scale = np.maximum(scale, 1e-3 * scale.max())
-    parts = x[:, fit.terms] * fit.coef / scale[:, None]
-    off = float(np.sqrt(np.mean((parts.sum(axis=1) - y / scale) ** 2) / len(y)))
-    kept = seen(parts, off)
-    if kept.all() or not kept.any():
-        return fit
-    return replace(
-        fit,
-        terms=tuple(t for t, k in zip(fit.terms, kept, strict=True) if k),
-        coef=tuple(c for c, k in zip(fit.coef, kept, strict=True) if k),
-    )
-
-
-def _fitted(
-    x: np.ndarray,
-    y: np.ndarray,
-    n: np.ndarray,
-    cost: Sequence[float],
-    nest: Sequence[int],
-    falls: Sequence[int],
-    max_terms: int,
-    like: Sequence[tuple[int, ...]],
-) -> Fit:
     price = np.asarray(cost, dtype=float)
     falling = np.isin(np.arange(x.shape[1]), list(falls))
     if not np.any(y > 0):
@@ -218,7 +179,7 @@ def _fitted(
     chosen: _Scored | None = None
     near: list[_Scored] = []
     beam: list[tuple[int, ...]] = []
-    for size in range(1, max_terms + 1):
+    for size in range(1, MAX_TERMS + 1):
         sets = _sets(columns, beam, size)
         if not len(sets):
             break
@@ -242,7 +203,7 @@ def _fitted(
             break
     if chosen is None:
         return Fit((0,), (float(y.mean() / max(x[:, 0].mean(), 1e-300)),), 1.0)
-    if max_terms > 2 and chosen.error > _EXACT:
+    if chosen.error > _EXACT:
         met = _exact_nest(grams, nest, columns)
         if met is not None:
             return met

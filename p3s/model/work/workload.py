@@ -15,7 +15,7 @@ from p3s.model.grid.at import GridAt
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model
-from p3s.model.work.balance import largest_half_width, ratios, shared_out
+from p3s.model.work.balance import largest_half_width, ratios
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values
 from p3s.model.work.flows import Flows, alike, flows_of
 from p3s.model.work.levels import means_at
@@ -144,7 +144,6 @@ def _levelled(model: Model, grid: GridAt, found: RankWork, means: np.ndarray | N
     factor, half = np.ones_like(said), found.half_width.copy()
     work = found.work.copy()
     place = found.phases[np.maximum(found.into, 0)]
-    gain = np.array([p.gain for p in found.places])
     asked = means_at(model, grid, means)
     for k, phase in enumerate(model.phases):
         profile, amount = phase.work.profile, asked.get(k)
@@ -153,11 +152,7 @@ def _levelled(model: Model, grid: GridAt, found: RankWork, means: np.ndarray | N
         mean = means[k] if amount is None else amount.value
         whole = ratios(profile, said[k] / means[k], grid, found.ranks) * mean
         factor[k] = np.divide(whole, said[k], out=np.ones_like(whole), where=said[k] > 0)
-        mine = np.where(place == k, found.work, 0.0)
-        if np.any(gain[mine.any(axis=1)] != 1.0):
-            work = np.where(place == k, shared_out(mine, whole, gain), work)
-        else:
-            work = np.where(place == k, found.work * factor[k], work)
+        work = np.where(place == k, found.work * factor[k], work)
         half[k] *= factor[k]
         if amount is not None:
             half[k] = whole * amount.half_width
