@@ -98,7 +98,7 @@ NOT_USED = (
 def test_a_prediction_of_what_is_there_imports_what_it_needs(tmp_path: Path) -> None:
     """Of a study whose model is right at the hold-out: else it looks for what to trace next."""
     made = put(tmp_path / "study", jacobi2d(), (4, 9, 16, 25)).path
-    p3s.open(made).predict([36, 64], estimator="typical")
+    p3s.open(made).predict([36, 64], estimator="typical", what_if=["none"])
     code = (
         "import sys, p3s.cli.main as m\n"
         f"words = ['predict', {str(made)!r}, '-n', '36,64', '--only', '--estimator', 'typical']\n"
@@ -113,12 +113,13 @@ def test_a_prediction_of_what_is_there_imports_what_it_needs(tmp_path: Path) -> 
 
 
 def test_a_prediction_keeps_the_counts_of_before(study: p3s.Study) -> None:
-    first = study.predict([32], estimator="typical")
+    first = study.predict([32], estimator="typical", what_if=["none"])
     again = study.predict(64, estimator="typical")
     assert {32, 64} <= set(again.counts) and 64 not in first.counts
     assert list(again.to_frame()["n"]) == list(again.counts)
     assert "<svg" in again._repr_html_() and again.source == study.path / "prediction.json"
-    assert 32 not in study.predict([64], estimator="typical", only=True).counts
+    alone = study.predict([64], estimator="typical", only=True, what_if=["none"])
+    assert 32 not in alone.counts
     for wrong in ([], [0, 4]):
         with pytest.raises(UsageError, match="at least 1"):
             study.predict(wrong)
