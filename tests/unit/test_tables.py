@@ -349,7 +349,7 @@ def test_tables_are_written_and_read_without_threads_and_pandas(tmp_path: Path) 
         [sys.executable, "-c", _ALONE, str(path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
