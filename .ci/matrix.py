@@ -45,7 +45,7 @@ TESTERS = (
 QUICK = (
     *("tests/unit/test_api.py", "tests/unit/test_baseline.py", "tests/unit/test_export_runs.py"),
     *("tests/unit/test_fold.py", "tests/unit/test_lawfinder.py", "tests/unit/test_latex.py"),
-    *("tests/unit/test_model_read.py", "tests/unit/test_serialise.py", "tests/unit/test_study.py"),
+    *("tests/unit/test_serialise.py", "tests/unit/test_study.py"),
     *("tests/unit/test_symbolic.py", "tests/unit/test_tables.py", "tests/unit/test_trees_grow.py"),
     *("tests/unit/test_trace_reader.py", "tests/unit/test_source.py", "tests/unit/test_times.py"),
     *("tests/unit/test_simulated_cluster.py", "tests/unit/test_placement_search.py"),

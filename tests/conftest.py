@@ -1,4 +1,7 @@
-"""What starts MPI: marked by its folder, and never run by two workers at a time."""
+"""What starts MPI: marked by its folder, and never run by two workers at a time.
+
+Several workers have cores of their own, and no test waits for disks.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 STARTS_MPI = ("mpi", "e2e")
 
 
+def pytest_configure() -> None:
+    """Share the cores among workers: P3S starts no processes beside one that has a single core."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    number = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    cores = sorted(os.sched_getaffinity(0))
+    if 1 < number <= len(cores):
+        os.sched_setaffinity(0, cores[int(worker.removeprefix("gw")) :: number])
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts MPI, and let it wait for others that do."""
     here = Path(__file__).parent
@@ -28,6 +40,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("mpi")
         if item.get_closest_marker("mpi") and hasattr(item, "fixturenames"):
             item.fixturenames.insert(0, "alone_with_mpi")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_disks() -> Iterator[None]:
+    """Let fsync do nothing in this process: some 5 ms each, of which a command takes a dozen.
+
+    What a machine that loses its power leaves on a disk is not tested.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _handle: None)
+        yield
 
 
 @pytest.fixture(scope="session")

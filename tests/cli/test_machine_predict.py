@@ -15,7 +15,6 @@ from handmade import put_replay
 from machines import CYCLES, synthetic, true_cost
 
 from p3s.base.study import Study, read_json, write_json
-from p3s.cli.main import run
 from p3s.costs.apply import common_error
 from p3s.costs.fit import fit
 from p3s.costs.laws import fit_cost
@@ -107,7 +106,7 @@ def test_computation_is_moved_and_messages_are_not(study: Study, made: dict[str,
     assert own[64]["compute_s"] == pytest.approx(turn_ns(64, 3.0) / 64 * 1e-9, rel=0.15)
     wide, narrow = ((row["high_s"] - row["low_s"]) / row["time_s"] for row in (rows[64], own[64]))
     assert wide > narrow
-    assert run(["report", str(there.root)]) == 3, "its caches make it more than 120 % efficient"
+    cli("report", there.root, code=3)  # its caches make it more than 120 % efficient
     assert (there.root / "report.html").exists()
 
 

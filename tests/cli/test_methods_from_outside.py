@@ -7,13 +7,14 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from commands import cli
 from made_predictions import made_prediction
 from report_studies import put_study
 from tiny_method import small
 
 import p3s
 from p3s.base import extensions
-from p3s.cli import main, making
+from p3s.cli import making
 
 
 @pytest.fixture
@@ -32,29 +33,24 @@ def _forgetting(root: Path) -> Iterator[Path]:
             yield root
 
 
-def test_its_commands(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["tiny"], ["machine", "tiny"]):
-        assert main.run([*words, str(study)]) == 3
-        assert capsys.readouterr().out == "tiny: study\n"
-    assert main.run(["help", "--all"]) == main.run(["machine", "--help"]) == 0
-    text = capsys.readouterr().out
-    assert "Show what is tiny." in text and "Show a tiny machine." in text
-    assert main.run(["tiny", "--help"]) == 0 and "p3s tiny study" in capsys.readouterr().out
+def test_its_commands(study: Path) -> None:
+    for words in ("tiny", "machine tiny"):
+        assert cli(words, study, code=3).out == "tiny: study\n"
+    cli("help --all", out="Show what is tiny.")
+    cli("machine --help", out="Show a tiny machine.")
+    cli("tiny --help", out="p3s tiny study")
 
 
-def test_its_option_of_another_command(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["phases", str(study), "--fast"]) == 3
-    assert capsys.readouterr().out == "tiny: study\n"
-    assert main.run(["phases", str(study)]) == 1
-    assert main.run(["phases", "--help"]) == 0
-    text = capsys.readouterr().out
+def test_its_option_of_another_command(study: Path) -> None:
+    assert cli("phases --fast", study, code=3).out == "tiny: study\n"
+    cli("phases", study, code=1)
+    text = cli("phases --help").out
     assert text.index("--tree") < text.index("--thesis") < text.index("--fast")
     assert text.index("--fast") < text.index("--json")
 
 
-def test_its_part_of_a_report(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["report", str(study)]) in (0, 3)
-    assert "tiny: half is enough\n" in capsys.readouterr().out
+def test_its_part_of_a_report(study: Path) -> None:
+    cli("report", study, code=(0, 3), out="tiny: half is enough\n")
     page = (study / "report.html").read_text()
     for text in ('id="tiny"', "What is tiny", "Half of it &amp; more.", "&lt;b&gt;"):
         assert text in page
@@ -69,16 +65,12 @@ def test_what_python_offers(study: Path) -> None:
         _ = p3s.open(study).large
 
 
-def test_nobody_knows_it_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["tiny", "study"]) == 2
-    assert "No such command" in capsys.readouterr().err
+def test_nobody_knows_it_elsewhere() -> None:
+    cli("tiny study", code=2, err="No such command")
 
 
-def test_one_that_cannot_be_imported(
-    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_that_cannot_be_imported(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = [EntryPoint("huge", "no_such_module", extensions.GROUP)]
     monkeypatch.setattr(extensions.metadata, "entry_points", lambda group: known)
     extensions.extensions.cache_clear()
-    assert main.run(["report", str(study)]) == 1
-    assert "extension no_such_module cannot be loaded" in capsys.readouterr().err
+    cli("report", study, code=1, err="extension no_such_module cannot be loaded")

@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from commands import cli
 
 from p3s.base.artefacts import write_json
 from p3s.base.study import Study
-from p3s.cli.main import run
 
 COUNTS = (4, 9, 16)
 Json = dict[str, Any]
@@ -369,33 +367,23 @@ def test_nothing_reaches_the_terminal_raw(tmp_path: Path) -> None:
 
 
 # ---- what is not right -------------------------------------------------------------------------
-def one_line(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
-    code = run(["phases", *args])
-    streams = capsys.readouterr()
-    assert streams.err.count("\n") == 1 and "internal error" not in streams.err
-    assert streams.out == ""
-    return code, streams.err
-
-
-def test_no_phases_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, error = one_line(capsys, str(tmp_path / "none"))
-    assert code == 1 and "p3s characterize" in error
+def test_no_phases_yet(tmp_path: Path) -> None:
     root = a_study(tmp_path)
     (root / "signature" / "phases.json").unlink()
-    code, error = one_line(capsys, str(root))
-    assert code == 1 and "p3s characterize" in error
+    for place in (tmp_path / "none", root):
+        streams = cli("phases", place, code=1, err="p3s characterize")
+        assert streams.err.count("\n") == 1 and streams.out == ""
 
 
-def test_a_tree_as_deep_as_a_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tree_as_deep_as_a_well(tmp_path: Path) -> None:
     study = a_study(tmp_path)
     for depth, wanted in ((95, 0), (200, 1), (100_000, 1)):
         tree = json.dumps(artefact()["tree"])
         outer = '{"loop": 0, "walk": null, "trips": {}, "body": ['
         text = json.dumps(artefact()).replace(tree, outer * depth + tree + "]}" * depth)
         (study / "signature" / "phases.json").write_text(text)
-        code = run(["phases", str(study), "--all", "-n", "9"])
-        streams = capsys.readouterr()
-        assert code == wanted and "internal" not in streams.err and streams.err.count("\n") == 1
+        streams = cli("phases --all -n 9", study, code=wanted)
+        assert "internal" not in streams.err and streams.err.count("\n") == 1
         assert all(len(line) <= 100 for line in streams.out.splitlines())
 
 

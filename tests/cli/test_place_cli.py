@@ -17,7 +17,7 @@ from machines import synthetic
 
 from p3s.base.schemas import first_problem, load_schema
 from p3s.base.study import Study, read_json, write_json
-from p3s.cli.main import app, run
+from p3s.cli.main import app
 from p3s.costs.fit import fit
 from p3s.costs.types import COMPUTE
 from p3s.machine.topology.read import read_fabric
@@ -244,16 +244,14 @@ def test_machines_are_told_apart_by_what_messages_cost(
     assert code == 1 and "is of another machine: its messages take" in error
 
 
-def test_what_is_refused_writes_no_scaled_trace(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_refused_writes_no_scaled_trace(study: Study) -> None:
     path = study.root.parent / "model.json"
     learned(path, "other", network_id(read_fabric(TREE[1], 4)))
     before = sorted(study.root.rglob("*"))
     refused(study, *NODES, "--model", str(path))
     refused(study, *TREE, "--nodes", "3", "--ppn", "4")
-    told = ["place", str(study.root), "-n", "16,32", "--ppn", "4", *TREE, "--model", str(path)]
-    assert run(told) == 1 and "is of machine other" in capsys.readouterr().err
+    told = (*TREE, "--model", path)
+    cli(f"place {study.root} -n 16,32 --ppn 4", *told, code=1, err="is of machine other")
     assert sorted(study.root.rglob("*")) == before
 
 

@@ -16,7 +16,6 @@ from named_studies import put_machine
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, read_json
-from p3s.cli.main import run
 
 CELLS = 1 << 20
 
@@ -191,32 +190,27 @@ def test_the_curve_keeps_its_counts(study: Study, replays: list[int]) -> None:
     assert counts_of(damaged) == [2, 4, 8, 32]
 
 
-def before_and_after(study: Study, *words: str, counts: str = "16") -> int:
-    """Run p3s predict, which must leave everything as it was; return its exit code."""
+def left_alone(study: Study, *words: str, counts: str = "16", err: Texts) -> None:
+    """Run p3s predict, which must fail and leave everything as it was."""
 
     def files() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in study.root.rglob("*")}
 
     there = files()
-    code = run(["predict", str(study.root), "-n", counts, *words])
+    cli(f"predict {study.root} -n", counts, *words, code=1, err=err)
     assert files() == there
-    return code
 
 
 def test_a_launch_that_cannot_be_is_said_before_anything_is_written(
-    study: Study,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_mpi(_: Any) -> Any:
         raise P3SError("no mpiexec on PATH")
 
     monkeypatch.setattr("p3s.replay.launching.find_mpi", no_mpi)
     for words in (HOSTS, ("--estimator", "thesis")):
-        assert before_and_after(study, *words) == 1
-        said = capsys.readouterr().err
-        assert "nothing can be replayed here: no mpiexec on PATH" in said and "--network" in said
+        said = "nothing can be replayed here: no mpiexec on PATH"
+        left_alone(study, *words, err=(said, "--network"))
     assert predicted(study)["estimator"] == "typical", "which launches nothing"
     new = tmp_path / "new"
     for words, said in (
@@ -238,17 +232,14 @@ def test_a_launch_that_cannot_be_is_said_before_anything_is_written(
         assert not new.exists()
 
 
-def test_room_on_the_disk_is_looked_at(
-    study: Study, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_room_on_the_disk_is_looked_at(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     used = shutil.disk_usage(study.root)
     monkeypatch.setattr("shutil.disk_usage", lambda _: used._replace(free=17 << 20))
     assert predicted(study)["estimator"] == "typical"
-    assert before_and_after(study, counts="1000000") == 1
-    assert "17 MiB are free, the scaled trace of 1000000 processes needs" in capsys.readouterr().err
+    said = "17 MiB are free, the scaled trace of 1000000 processes needs"
+    left_alone(study, counts="1000000", err=said)
     monkeypatch.setattr("shutil.disk_usage", lambda _: used._replace(free=1 << 20))
-    assert before_and_after(study) == 1
-    assert "1 MiB are free" in capsys.readouterr().err
+    left_alone(study, err="1 MiB are free")
 
 
 def test_for_another_machine_its_messages_are_taken(
@@ -299,10 +290,7 @@ def test_what_changes_save_is_kept_with_the_prediction(study: Study, replays: li
 
 
 def test_without_a_compiler_the_compiler_is_what_is_said(
-    study: Study,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from p3s.simulate import core
 
@@ -311,8 +299,7 @@ def test_without_a_compiler_the_compiler_is_what_is_said(
     monkeypatch.delenv("CC", raising=False)
     core.library.cache_clear()
     try:
-        code = run(["predict", str(study.root), "-n", "16"])
+        last = cli(f"predict {study.root} -n 16", code=1).last
     finally:
         core.library.cache_clear()
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert code == 1 and last.startswith("p3s: no C compiler (cc) for the simulation; install gcc")
+    assert last.startswith("p3s: no C compiler (cc) for the simulation; install gcc")

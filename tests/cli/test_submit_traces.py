@@ -14,7 +14,7 @@ from commands import cli
 from paths import ROOT
 
 from p3s.base.study import Study
-from p3s.cli.main import app, run
+from p3s.cli.main import app
 
 SRUN = ["--", "srun", "--mpi=pmix", "-n", "{np}", "./my program", "in put"]
 
@@ -163,13 +163,13 @@ def test_a_study_that_is_there(here: Path) -> None:
     assert commands((here / "study-jobs" / "last.sh").read_text())[-1][-1] == "--force"
 
 
-def test_the_virtual_environment(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_virtual_environment(here: Path) -> None:
     venv = here / "my venv"
     (venv / "bin").mkdir(parents=True)
     words = ["submit", "study", "-n", "8,16,32", "--venv", str(venv), "--dry-run", *SRUN]
-    assert run(words) == 2 and "bin/activate is missing" in capsys.readouterr().err
+    cli(*words, code=2, err="bin/activate is missing")
     (venv / "bin" / "activate").write_text("")
-    assert run(words) == 2 and "holds no P3S" in capsys.readouterr().err
+    cli(*words, code=2, err="holds no P3S")
     (venv / "bin" / "p3s").write_text("")
     lines = cli(*words).out.splitlines()
     assert f". '{venv}/bin/activate'" in lines and any(
@@ -200,9 +200,7 @@ def test_the_commands_of_the_pages_are_such(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_the_pages_submit_can_be(
-    page: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_pages_submit_can_be(page: str, here: Path) -> None:
     Study.create(here / "study", ["srun", "-n", "{np}", "./program", "input"])
     asked = [words for words in told(page) if words[0] == "submit"]
     assert asked
@@ -210,8 +208,7 @@ def test_what_the_pages_submit_can_be(
     for words in asked:
         at = words.index("--") if "--" in words else len(words)
         dry = [word for word in words[:at] if word != "--submit"]
-        assert run([*dry, "--dry-run", *words[at:]]) == 0, capsys.readouterr().err
-        made += capsys.readouterr().out.splitlines()
+        made += cli(*dry, "--dry-run", *words[at:]).out.splitlines()
     lines = (ROOT / "docs" / "howto" / page).read_text().splitlines()
     directives = [line.strip() for line in lines if line.startswith(("    #PBS", "    #BSUB"))]
     assert [line for line in directives if line not in made] == []

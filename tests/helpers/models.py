@@ -65,6 +65,7 @@ def built(name: str) -> Model:
         "cg": (corpus.cg(), (2, 4, 8, 16)),
         "halo3d": (corpus.halo3d(), (2, 4, 8)),
         "wavefront": (corpus.wavefront(), (4, 6, 9, 16)),
+        "every-tenth": (corpus.every_tenth(), (2, 3, 5)),
     }
     program, counts = programs[name]
     return build_model([corpus.table(program, n) for n in counts], typed={3})

@@ -10,27 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from p3s.base.extents import dims_balanced
+from p3s.base.ops import kind_of
 from p3s.base.study import write_json
-
-KINDS = {
-    "MPI_Send": "send",
-    "MPI_Ssend": "send",
-    "MPI_Isend": "send",
-    "MPI_Sendrecv": "send",
-    "MPI_Send_init": "send",
-    "MPI_Recv": "recv",
-    "MPI_Irecv": "recv",
-    "MPI_Recv_init": "recv",
-    "MPI_Sendrecv_recv": "recv",
-    "MPI_Wait": "completion",
-    "MPI_Waitall": "completion",
-    "MPI_Waitany": "completion",
-    "MPI_Comm_split": "comm",
-    "MPI_Init": "other",
-    "MPI_Finalize": "other",
-    "MPI_Isendrecv": "send",
-    "MPI_Isendrecv_recv": "recv",
-}
 
 
 class Trace:
@@ -59,7 +41,7 @@ class Trace:
         verdict: str = "exact",
     ) -> None:
         """Append an event of a rank."""
-        kind = KINDS.get(op, "collective")
+        kind = kind_of(op)
         if tag is None:
             tag = 0 if kind in ("send", "recv") else -1
         index = self._index[rank, phase]
@@ -138,10 +120,9 @@ class Trace:
         return directory
 
 
-def grid_of(n: int) -> tuple[int, int]:
+def grid_of(n: int) -> tuple[int, ...]:
     """Return rows and columns, as square as possible."""
-    rows = max(r for r in range(1, n + 1) if n % r == 0 and r * r <= n)
-    return rows, n // rows
+    return dims_balanced(n, 2)[::-1]
 
 
 def ring(n: int, *, nbytes: int = 4000, op: str = "MPI_Sendrecv", work: float = 0.0) -> Trace:

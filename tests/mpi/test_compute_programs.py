@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from commands import p3s
+from commands import cli
 from tracer_helpers import PROGRAMS, compile_c, usable_mpi
 
 #: Small inputs: seconds for all of them together.
@@ -40,13 +40,12 @@ def test_the_logic_is_predicted_exactly(name, mpiexec, tmp_path):
         "-lm",
     )
     study = tmp_path / "study"
-    done = p3s(
+    cli(
         f"characterize -n 2,4,8,16 --work cpu -o {study} -- {mpiexec} -n {{np}} {program}",
         *CASES[name].split(),
     )
-    done = p3s(f"model {study}", code=(0, 3))
-    done = p3s(f"validate {study} -n 32 --json", code=None)
-    result = done.data
+    cli(f"model {study}", code=(0, 3))
+    result = cli(f"validate {study} -n 32 --json", code=None).data
     for key in ("p2p_triples", "collectives"):
         got = result[key]
         assert got["true"] == got["predicted"] == got["equal"], (key, got)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import p3s
+from commands import cli
 from conformance import Installed, mpis
 from tracer_helpers import PROGRAMS, TIMEOUT_S
 
@@ -212,4 +212,4 @@ def test_files_are_predicted_as_they_are_used(mpi: Installed, source: str, tmp_p
 
 def asked(*words: str) -> str:
     """Run p3s; a prediction that is not to be trusted is one."""
-    return p3s(*words, code=(0, 3)).out
+    return cli(*words, code=(0, 3)).out

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import p3s
+from commands import cli
 from expected_trees import Loop, Ranks, differences, leaves, loop, phase_turns
 from tracer_helpers import PROGRAMS, compile_c, make_examples, usable_mpi
 
@@ -417,7 +417,7 @@ def characterized(case: Case, counts: Sequence[int], binaries: Path, study: Path
     binary = binaries / case.program
     if not binary.exists():
         binary = binaries / "examples" / case.program
-    p3s(
+    cli(
         "characterize -n",
         ",".join(map(str, counts)),
         *("-o", study, "--timeout", 60, "--", install.mpiexec, "-n", "{np}", binary, *case.args),

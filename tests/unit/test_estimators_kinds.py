@@ -145,9 +145,8 @@ def test_partners_farther_away_than_a_grid_is_long_are_on_none() -> None:
 
 def test_what_grows_with_the_ranks_is_on_smaller_grids() -> None:
     """A root that hears from all: how it grows is what they tell."""
-    assert (
-        unseen_of(build_model([corpus.table(corpus.gather_to_root(), n) for n in (4, 8, 16)])) == {}
-    )
+    tables = [corpus.table(corpus.gather_to_root(), n) for n in (4, 8, 16)]
+    assert unseen_of(build_model(tables, holdout=False)) == {}
 
 
 def test_levels_that_no_simulated_grid_has_are_told(study_of: Callable[..., Study]) -> None:
@@ -165,7 +164,7 @@ def test_levels_that_no_simulated_grid_has_are_told(study_of: Callable[..., Stud
 def test_the_interval_covers_what_was_never_simulated(
     monkeypatch: pytest.MonkeyPatch, seen: int, share: float
 ) -> None:
-    model = build_model([corpus.table(corpus.ring(), n) for n in (4, 8, 16)])
+    model = build_model([corpus.table(corpus.ring(), n) for n in (4, 8, 16)], holdout=False)
     few = fewer(model, LARGE, 4)
     assert isinstance(few, Fewer)
     item = next(i for i, one in enumerate(model.items) if one.phase == 1)

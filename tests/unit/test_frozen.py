@@ -8,7 +8,7 @@ import pytest
 
 @pytest.mark.parametrize("part", frozen.PARTS)
 def test_nothing_has_changed(part: str) -> None:
-    """Each eighth study of a part; a change that is meant is written by `make frozen`."""
+    """Each twelfth study of a part; a change that is meant is written by `make frozen`."""
     before = frozen.kept()
     for rows in frozen.computed(frozen.entries([part], frozen.EVERY), processes=1):
         assert list(frozen.differences(before, rows)) == []

@@ -19,7 +19,7 @@ from p3s.base.artefacts import file_bytes, sealed
 from p3s.base.errors import P3SError
 
 #: Inputs of each format; every second one has a digest that fits what was changed.
-COMMANDS, FEW, MANY = 2, 10, 5_000
+COMMANDS, FEW, MANY = 2, 15, 5_000
 BAD = (Outcome.CRASHED, Outcome.HUNG, Outcome.SILENT)
 NAMED = {reader.name: reader for reader in READERS}
 

@@ -365,7 +365,7 @@ def test_partners_without_a_rule_that_are_one_per_rank_are_no_neighbourhood():
             rec("Isend", peer=partner, nbytes=8 * (1 + rec.rank * rec.rank % 5))
             rec("Waitall", nbytes=1)
 
-    model = build_model([corpus.table(program, n) for n in (5, 7, 11, 13)])
+    model = build_model([corpus.table(program, n) for n in (5, 7, 11, 13)], holdout=False)
     assert not any(i.relation and i.relation.kind == "sample" for i in model.items)
 
 
@@ -398,7 +398,7 @@ def lengths(rec, own=(7104, 6992, 7168, 7148)):
     ids=["slabs", "lengths"],
 )
 def test_sizes_of_transposed_blocks_and_of_single_ranks(program, counts, n):
-    model = build_model([corpus.table(program, m) for m in counts])
+    model = build_model([corpus.table(program, m) for m in counts], holdout=False)
     assert compare(model, corpus.table(program, n)).p2p_triples.all_equal
 
 

@@ -97,7 +97,8 @@ def test_calls_on_files_are_no_collectives():
 
 
 def test_weights_are_those_of_the_source():
-    model = build_model([corpus.table(corpus.cg(outer=3, inner=5), n) for n in (2, 4, 8, 16)])
+    tables = [corpus.table(corpus.cg(outer=3, inner=5), n) for n in (2, 4, 8, 16)]
+    model = build_model(tables, holdout=False)
     weights = {p.name: p.weight_points[-1][1] for p in model.phases}
     assert sorted(weights.values()) == [1, 3, 15]
 

@@ -54,7 +54,7 @@ def test_ranks_that_are_numbered_node_by_node_have_a_grid(node, inner, column):
         return int(found[0]) if len(found) else None
 
     program = halo(lambda r, n: rule.at(n).coords[:, r].tolist(), rank_at, lambda *_: 192)
-    model = build_model([corpus.table(program, each * k) for k in (1, 2, 4, 6)])
+    model = build_model([corpus.table(program, each * k) for k in (1, 2, 4, 6)], holdout=False)
     assert GridRule.load(model.grid.family.to_json()) == model.grid.family
     for k in (8, 9, 12):
         assert all_equal(model, program, each * k)
@@ -83,7 +83,7 @@ def test_pairs_of_a_row_are_split_from_the_row():
             rec("Allgather", "row", comm=row, nbytes=64)
             rec("Bcast", "pair", comm=pair, nbytes=64, root=0)
 
-    model = build_model([corpus.table(program, n) for n in (4, 8, 16)])
+    model = build_model([corpus.table(program, n) for n in (4, 8, 16)], holdout=False)
     for n in (32, 36):
         found = compare(model, corpus.table(program, n)).collectives
         assert found.true == found.predicted == found.equal
@@ -124,7 +124,7 @@ def test_a_factor_too_small_for_a_dimension_leaves_the_grid_alone(fields):
         return 8 * fields * corpus.block(lengths[e], dims_balanced(n, 2)[e], here[e])
 
     program = halo(lambda r, n: divmod(r, dims_balanced(n, 2)[1]), rank_at, face)
-    model = build_model([corpus.table(program, n) for n in (4, 6, 9, 12)])
+    model = build_model([corpus.table(program, n) for n in (4, 6, 9, 12)], holdout=False)
     assert not [rule for rule in model.grid.rivals if isinstance(rule, Uncut)]
 
 

@@ -9,12 +9,12 @@ import corpus
 import pytest
 import timed_study as ts
 from capture_writer import Writer
+from commands import cli
 from corpus.grids import bitonic
 from test_any_counts import PROGRAMS, put_times
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_json
-from p3s.cli.main import run
 from p3s.model.compare import order_at
 from p3s.model.comparison import Moved, OrderAgreement
 from p3s.model.evaluate import generate
@@ -26,20 +26,17 @@ from p3s.pipeline.saved import read_prediction
 from p3s.predict.doubts import of_order
 
 
-def test_the_model_and_what_is_predicted_from_it_say_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_model_and_what_is_predicted_from_it_say_so(tmp_path: Path) -> None:
     """All messages of a bitonic sort are known, and no rank sends them in the model's order."""
     study = put_times(tmp_path / "study", bitonic(), (4, 8, 16, 32), "cpu_ns")
-    assert run(["model", str(study.root)]) == 3
-    told = capsys.readouterr()
+    told = cli("model", study.root, code=3)
     assert "order of calls: another one at 60 of 60 ranks of 4, 8, 16 and 32 processes" in told.out
     assert (
         "do not rely on this model (order): at 4, 8, 16 and 32 processes 60 of 60 ranks of the "
         "traced runs make their calls in another order than the model says; messages and sizes "
         f"are valid; fit the run times alone: p3s baseline fit {study.root}\n"
     ) in told.err
-    assert run(["predict", str(study.root), "-n", "64"]) == 3
+    cli("predict -n 64 --what-if none", study.root, code=3)
     codes = {each.code for each in read_prediction(study.prediction_path).reasons}
     assert "order" in codes and "holdout-missed" not in codes
 

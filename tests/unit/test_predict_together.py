@@ -31,6 +31,7 @@ def test_the_counts_of_both_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def meanwhile(*args: Any, **more: Any) -> Any:
         found = predict(*args, **more)
         command = [sys.executable, "-m", "p3s", "predict", str(study.root), "-n", "64"]
+        command += ["--what-if", "none"]
         other = subprocess.Popen(
             command,
             stderr=subprocess.PIPE,
@@ -52,7 +53,7 @@ def test_the_counts_of_both_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     predict = predicting.predict
     monkeypatch.setattr(predicting, "predict", meanwhile)
     try:
-        p3s.open(study.root).predict([32])
+        p3s.open(study.root).predict([32], what_if=["none"])
         assert any(
             line == f"another p3s predict is writing {study.prediction_path}; this one goes on when"
             " it is done\n"

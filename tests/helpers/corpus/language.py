@@ -9,9 +9,10 @@ ones in milliseconds. The real programs are in examples/.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from types import SimpleNamespace
 from typing import Any, Concatenate, ParamSpec
 
@@ -47,16 +48,17 @@ class Grid:
     wrap: bool | tuple[bool, ...] = False
     first_fastest: bool = False
 
-    @property
-    def order(self) -> Any:
-        """Return numpy's letter for the order of ranks."""
-        return "F" if self.first_fastest else "C"
-
     def place(self, rank: int) -> tuple[int, ...]:
         """Return the coordinates of a rank."""
-        return tuple(int(x) for x in np.unravel_index(rank, self.dims, order=self.order))
+        found = []
+        for extent in self.dims if self.first_fastest else self.dims[::-1]:
+            rank, place = divmod(rank, extent)
+            found.append(place)
+        if rank:
+            raise ValueError(f"{self.dims} has no such rank")
+        return tuple(found if self.first_fastest else found[::-1])
 
-    @property
+    @cached_property
     def at(self) -> tuple[int, ...]:
         """Return the rank's own coordinates."""
         return self.place(self.mine)
@@ -64,10 +66,14 @@ class Grid:
     def rank(self, place: Iterable[int]) -> int | None:
         """Return the rank at a place, None beyond a border."""
         wraps = self.wrap if isinstance(self.wrap, tuple) else (self.wrap,) * len(self.dims)
-        where = [x % p if w else x for x, p, w in zip(place, self.dims, wraps, strict=True)]
-        if not all(0 <= x < p for x, p in zip(where, self.dims, strict=True)):
-            return None
-        return int(np.ravel_multi_index(where, self.dims, order=self.order))
+        axes = list(zip(place, self.dims, wraps, strict=True))
+        found, stride = 0, 1
+        for x, extent, wrap in axes if self.first_fastest else axes[::-1]:
+            if not wrap and not 0 <= x < extent:
+                return None
+            found += stride * int(x % extent)
+            stride *= extent
+        return found
 
     def step(self, d: int, s: int) -> int | None:
         """Return the rank s further along dimension d."""
@@ -81,10 +87,8 @@ class Grid:
     def along(self, *free: int) -> tuple[int, ...]:
         """Return the ranks whose other coordinates are the rank's own: a line, or a plane."""
         fixed = [d for d in range(len(self.dims)) if d not in free]
-        ranks = np.arange(np.prod(self.dims))
-        places = np.array(np.unravel_index(ranks, self.dims, order=self.order))[fixed]
-        mine = np.array(self.at)[fixed, None]
-        return tuple(ranks[(places == mine).all(axis=0)].tolist())
+        ranks = range(math.prod(self.dims))
+        return tuple(r for r in ranks if all(self.place(r)[d] == self.at[d] for d in fixed))
 
 
 #: Steps to the four neighbours on a plane.
