@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ OVERHEAD, OVERHEAD_LEAST, OVERHEAD_MOST = 0.4, 1e-4, 0.03
 ONE_POINT, ONE_POINT_EACH = 0.25, 0.1
 #: A family that weighs more than this share of the best one is a rival.
 RIVAL = 1 / 3
-#: Doublings of x within which points tell how much more than the least time is typical.
+#: Doublings of x within which points tell the errors of others, and what of their times is typical.
 NEAR = 0.7
 
 
@@ -215,6 +216,12 @@ def _uniform(number: int) -> np.ndarray:
     return np.random.Generator(np.random.PCG64(20110712)).random((number, 10))
 
 
+@lru_cache(maxsize=4)
+def _normal(number: int) -> np.ndarray:
+    """Return the same normal draws always: of what a further run differs by."""
+    return np.array([NormalDist().inv_cdf(p) for p in _uniform(number)[:, 8].tolist()])
+
+
 def unseen(number: int, at: np.ndarray, low: float, high: float) -> np.ndarray:
     """Return factors on the cost by steps that no point has shown: (number, len(at)).
 
@@ -252,27 +259,18 @@ def _law(
     at = _knots(low, high)
     curves = draws.curves(at)
     middle = quantiles(curves, draws.weight, (0.5,))[0]
-    factor = _usual(points, measured, np.interp(measured.u, at, middle), best.disturbed, at)
+    # what points say at each knot: mostly those around
+    near = np.exp(-0.5 * ((np.clip(at, low, high)[:, None] - measured.u) / NEAR) ** 2)
+    factor = _usual(points, np.interp(measured.u, at, middle), measured.run, best.disturbed, near)
     # another run than the measured ones has an error of its own
-    normal = np.sqrt(2.0) * _erfinv(2.0 * _uniform(len(curves))[:, 8] - 1.0)
-    near = np.exp(-0.5 * (np.clip(at, low, high)[:, None] - measured.u[None, :]) ** 2)
     scale = near @ measured.scale / near.sum(axis=1)
-    spread = (
-        curves
-        * unseen(len(curves), at, low, high)
-        * np.exp(normal[:, None] * draws.error[:, None] * scale)
-    )
+    error = np.exp(_normal(len(curves))[:, None] * draws.error[:, None] * scale)
+    spread = curves * unseen(len(curves), at, low, high) * error
     ends = quantiles(spread, draws.weight, ((1 - INSIDE) / 2, (1 + INSIDE) / 2)) * factor
     names = [
         f
         for f, w in sorted(best.families.items(), key=lambda f: -f[1])
         if f != best.family and w > RIVAL * max(best.families.values())
-    ]
-    disturbed = [
-        runs[d]
-        if d < len(runs)
-        else f"{points[d - len(runs)].source}@{points[d - len(runs)].traced}"
-        for d in best.disturbed
     ]
     return CostLaw(
         unit,
@@ -286,45 +284,29 @@ def _law(
         ends[1],
         (points[0].x, points[-1].x),
         tuple(names),
-        tuple(dict.fromkeys(disturbed)),
+        tuple(runs[run] for run in best.disturbed),
     )
 
 
 def _usual(
     points: Sequence[Point],
-    measured: Measured,
     least: np.ndarray,
+    run: np.ndarray,
     disturbed: Sequence[int],
-    at: np.ndarray,
+    near: np.ndarray,
 ) -> np.ndarray:
-    """Return the typical cost over the least one at ``at``: at least 1.
+    """Return the typical cost over the least one: at least 1.
 
-    least: the law's at the points. It is the median of the ratios of the points around, which are
+    least: the law's at the points; run: number of the run of each; near: how much each point
+    (columns) counts at each knot. It is the median of the ratios of the points around, which are
     unlike each other: what waits for memory is slowed by other load more than what does not. Runs
     without repeats have a typical time only, which is as good here.
     """
-    runs = int(measured.run.max()) + 1
-    sound = np.array(
-        [int(r) not in disturbed and i + runs not in disturbed for i, r in enumerate(measured.run)]
-    )
     ratio = np.array([p.typical_ns / p.work for p in points]) / np.maximum(least, 1e-300)
-    near = np.exp(
-        -0.5
-        * ((np.clip(at, measured.u.min(), measured.u.max())[:, None] - measured.u[None, :]) / NEAR)
-        ** 2
-    ) * np.where(sound, 1.0, 1e-6)
-    near /= near.sum(axis=1, keepdims=True)
-    ratios = np.repeat(ratio[:, None], len(at), axis=1)
-    return np.asarray(np.maximum(1.0, quantiles(ratios, near.T, (0.5,))[0]))
-
-
-def _erfinv(y: np.ndarray) -> np.ndarray:
-    """Return the inverse error function (Winitzki's approximation, good to 2e-3)."""
-    a = 0.147
-    log_term = np.log1p(-np.minimum(y * y, 1 - 1e-12))
-    first = 2 / (np.pi * a) + log_term / 2
-    result: np.ndarray = np.sign(y) * np.sqrt(np.sqrt(first * first - log_term / a) - first)
-    return result
+    weight = near * np.where(np.isin(run, disturbed), 1e-6, 1.0)
+    weight /= weight.sum(axis=1, keepdims=True)
+    ratios = np.repeat(ratio[:, None], len(near), axis=1)
+    return np.asarray(np.maximum(1.0, quantiles(ratios, weight.T, (0.5,))[0]))
 
 
 #: Costs at the ends of the points that differ by less than this share are not told apart.

@@ -18,8 +18,9 @@ OWN = "own"
 #: Stands for all small places of a phase; for all places of it.
 POOL: Place = ("", "small")
 WHOLE: Place = ("", "phase")
-#: Groups of ranks that a run has at most in a phase: with more, those nearest in x are one.
-MOST_GROUPS = 8
+#: Groups of ranks of a run are one where x differs by less than this many doublings; a run has at
+#: most so many in a phase.
+SAME, MOST_GROUPS = 0.07, 6
 
 
 class Point(NamedTuple):
@@ -107,25 +108,22 @@ def _summed(place: Place, points: Sequence[Point]) -> Point:
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """Return points with at most MOST_GROUPS groups of ranks per run and phase.
+    """Return points with groups of ranks of a run and phase taken together that are near in x.
 
-    Where every rank has work of its own, ranks near in x are taken together.
+    At most MOST_GROUPS are left, where every rank has work of its own.
     """
     out: list[Point] = []
     for mine in by_run(points).values():
-        xs = np.unique([p.x for p in mine])
-        if len(xs) <= MOST_GROUPS:
+        u = np.log2([p.x for p in mine])
+        number = min(int(np.ceil(np.ptp(u) / SAME)), MOST_GROUPS)
+        if len(np.unique(u)) <= number:
             out += mine
             continue
-        edges = np.geomspace(xs[0], xs[-1], MOST_GROUPS + 1)[1:-1]
-        at = np.searchsorted(edges, [p.x for p in mine])
-        ranks = np.array([p.ranks for p in mine], dtype=float)
-        x = np.bincount(at, weights=ranks * [p.x for p in mine]) / np.maximum(
-            np.bincount(at, weights=ranks), 1e-300
-        )
-        out += pooled(
-            [p._replace(x=float(x[b])) for p, b in zip(mine, at.tolist(), strict=True)], {}
-        )
+        at = np.searchsorted(np.linspace(u.min(), u.max(), number + 1)[1:-1], u)
+        ranks = np.array([max(p.ranks, 1) for p in mine], dtype=float)
+        x = np.bincount(at, ranks * [p.x for p in mine]) / np.maximum(np.bincount(at, ranks), 1)
+        near = [p._replace(x=float(x[b])) for p, b in zip(mine, at.tolist(), strict=True)]
+        out += pooled(near, {})
     return out
 
 
