@@ -7,14 +7,13 @@ makes them; runs are read this way for characterizing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from p3s.base import ops
-from p3s.base.arrays import Ints
 from p3s.capture import requests
 from p3s.capture.neighbours import Graphs
 from p3s.capture.one_sided import OneSided
@@ -137,51 +136,34 @@ def _leaves_request(op: str) -> bool:
 
 def _rewritten(run: RunTrace, replacing: Replacing) -> RunTrace:
     book = CallBook(list(run.calls), list(run.sites))
-    ranks = _Rewritten(run, replacing, book)
-    used = ranks.used()
-    keep = np.flatnonzero(used[: len(book.calls)])
-    ranks.number = np.full(len(used) + 1, -1, dtype=np.int64)
-    ranks.number[keep] = np.arange(len(keep))
+    ranks: dict[int, RankTrace] = {}
+    for rank in present_ranks(run):
+        rt = run.ranks[rank]
+        ranks[rank] = replaced(rt, replacing(run, rt, book), book)
+    used = np.zeros(len(book.calls), dtype=np.int64)
+    for rt in ranks.values():
+        used += rt.made(len(used))
+    keep = np.flatnonzero(used)
+    to = np.cumsum(used > 0) - 1
+    for rank, rt in ranks.items():
+        counted = {int(to[call]): row for call, row in rt.counted.items()}
+        ranks[rank] = replace(rt, call=to[rt.call].astype(np.int32), counted=counted)
     calls = tuple(book.calls[number] for number in keep.tolist())
     unmodelled = unmodelled_events(calls, run.comms, used[keep].tolist())
-    sites = tuple(book.sites)
-    return replace(run, calls=calls, ranks=ranks, unmodelled=unmodelled, sites=sites)
+    kept = _Rewritten(run.ranks, ranks)
+    return replace(run, calls=calls, ranks=kept, unmodelled=unmodelled, sites=tuple(book.sites))
 
 
 class _Rewritten(Ranks):
-    """The ranks of a run, rewritten one at a time as they are asked for; a single one is kept."""
+    """The ranks of a run, those that have events rewritten."""
 
-    def __init__(self, run: RunTrace, replacing: Replacing, book: CallBook) -> None:
-        self._run, self._replacing, self._book = run, replacing, book
-        self._kept: dict[int, RankTrace] = {}
-        self.present = present_ranks(run)
-        self.number: Ints | None = None
-
-    def used(self) -> Ints:
-        """Return the number of events of each call of the book, with all ranks' calls in it."""
-        used = np.zeros(0, dtype=np.int64)
-        for rank in self.present:
-            rt = self._rewrite(rank)
-            if len(self.present) == 1:
-                self._kept[rank] = rt
-            mine = np.bincount(rt.call, minlength=max(len(self._book.calls), len(used)))
-            for call, row in rt.counted.items():
-                mine[call] += row[0]
-            mine[: len(used)] += used
-            used = mine.astype(np.int64)
-        return used
-
-    def _rewrite(self, rank: int) -> RankTrace:
-        rt = self._run.ranks[rank]
-        return replaced(rt, self._replacing(self._run, rt, self._book), self._book)
+    def __init__(self, ranks: Sequence[RankTrace], rewritten: dict[int, RankTrace]) -> None:
+        self._ranks, self._rewritten = ranks, rewritten
+        self.present = sorted(rewritten)
 
     def __len__(self) -> int:
-        return len(self._run.ranks)
+        return len(self._ranks)
 
     def rank(self, number: int) -> RankTrace:
         """Return the columns of one rank."""
-        to = self.number
-        assert to is not None  # after used()
-        rt = self._kept[number] if number in self._kept else self._rewrite(number)
-        counted = {int(to[call]): row for call, row in rt.counted.items()}
-        return replace(rt, call=to[rt.call].astype(np.int32), counted=counted)
+        return self._rewritten[number] if number in self._rewritten else self._ranks[number]

@@ -175,6 +175,13 @@ class RankTrace:
     neighbours: Mapping[int, Neighbours] = field(default_factory=dict)
     anybody: Ints = field(default_factory=no_events)
 
+    def made(self, calls: int) -> Ints:
+        """Return how often the rank makes each of the run's calls, counted events included."""
+        made = np.bincount(self.call, minlength=calls).astype(np.int64)
+        for call, (events, _, _) in self.counted.items():
+            made[call] += events
+        return made
+
 
 class Ranks(Sequence[RankTrace]):
     """The ranks of a run, each decoded when it is asked for."""
