@@ -49,10 +49,14 @@ class Known:
         every: tuple[Family, ...] = (self.graphs, self.partitions, self.accesses)
         return [each for each in every if any(each.takes(call.op) for call in run.calls)]
 
-    def asks(self, run: RunTrace) -> list[Family]:
-        """Return those of them that must know what all ranks did."""
-        some = self.families(run)
-        return [each for each in some if any(each.asks(run, call) for call in run.calls)]
+    def asks(self, run: RunTrace) -> bool:
+        """Tell whether one of them must know what all ranks did."""
+        return any(each.asks(run, call) for each in self.families(run) for call in run.calls)
+
+    def learn(self, run: RunTrace) -> None:
+        """Add what the ranks of a run tell."""
+        for each in self.families(run):
+            each.learn(run)
 
 
 class Messages:
@@ -86,10 +90,15 @@ class Messages:
 
     def _gathered(self, run: RunTrace) -> Known:
         """Return what all ranks tell, nothing if the calls of this one don't ask for it."""
+        from p3s.capture.reader import read_file
+
         if not Known().asks(run):
             return Known()
         if self._known is None:
-            self._known = _learned(self._paths)
+            known = Known()
+            for path in self._paths:
+                known.learn(named_outside(read_file(path)))
+            self._known = known
         return self._known
 
 
@@ -98,17 +107,6 @@ def _in_blocks(run: RunTrace) -> bool:
     pieces = getattr(run.ranks, "pieces", None)
     present = getattr(run.ranks, "present", ())
     return pieces is not None and all(pieces(rank) is not None for rank in present)
-
-
-def _learned(paths: Iterable[Path]) -> Known:
-    from p3s.capture.reader import read_file
-
-    known = Known()
-    for path in paths:
-        run = named_outside(read_file(path))
-        for family in known.families(run):
-            family.learn(run)
-    return known
 
 
 def as_messages(run: RunTrace, known: Known) -> RunTrace:
@@ -124,8 +122,8 @@ def as_messages(run: RunTrace, known: Known) -> RunTrace:
 def whole_as_messages(run: RunTrace) -> RunTrace:
     """Return a run that was read as a whole (read_run) with messages in place of calls."""
     known, run = Known(), named_outside(run)
-    for family in known.asks(run):
-        family.learn(run)
+    if known.asks(run):
+        known.learn(run)
     return as_messages(run, known)
 
 
