@@ -373,14 +373,11 @@ class _Walk:
         w.locked_all = True
         self._unless(None)
 
-    def _flush(self, w: _Window) -> None:
-        self._flushed(w, self._reached(w))
-
     def _flush_local(self, w: _Window) -> None:
         self._wait("wait", w.completed(self._reached(w)))
 
     def _unlock(self, w: _Window) -> None:
-        self._flushed(w, self._reached(w))
+        self._flush(w)
         if self._here.peer == NO_RANK:
             w.locked_all = False
         w.locked.discard(self._here.peer)
@@ -389,7 +386,8 @@ class _Walk:
         """Return the targets that a call completes: the one it names, or all."""
         return [self._here.peer] if self._here.peer != NO_RANK else list({**w.open, **w.due})
 
-    def _flushed(self, w: _Window, targets: Sequence[int]) -> None:
+    def _flush(self, w: _Window) -> None:
+        targets = self._reached(w)
         posted = w.completed(targets)
         for target in [target for target in targets if target in w.due]:
             del w.due[target]
