@@ -222,20 +222,6 @@ def fortran_of(install: mpi.MpiInstall) -> str | None:
     return wrapper if shown and shutil.which(shown[0]) else None
 
 
-def trace_fortran(install: mpi.MpiInstall, wrapper: str) -> Check:
-    """Trace a Fortran program at 2 ranks."""
-    assert install.mpiexec is not None
-    fix = f"try `{wrapper} -show`; Fortran programs on this MPI cannot be traced until it works"
-    name, grave = f"trace {install.family} fortran", install.usable_oversubscribed
-    return _whole(name, FORTRAN, install.mpiexec, [wrapper], fix, grave)
-
-
-def trace_python(mpiexec: str) -> Check:
-    """Trace an mpi4py program of this Python at 2 ranks with a launcher of its MPI."""
-    fix = f"try `{mpiexec} -n 2 {sys.executable} -m mpi4py.bench helloworld`"
-    return _whole("trace mpi4py", PYTHON, mpiexec, [], fix)
-
-
 # ---- checks
 _RANKS = 2
 #: From the start of MPI on, to which launchers and large programs come after any time.
@@ -453,7 +439,12 @@ def _programs(installs: list[mpi.MpiInstall]) -> Iterator[Check]:
         yield trace_threads(install)
         wrapper = fortran_of(install)
         if wrapper is not None:
-            yield trace_fortran(install, wrapper)
+            name, grave = f"trace {install.family} fortran", install.usable_oversubscribed
+            fix = (
+                f"try `{wrapper} -show`; Fortran programs on this MPI cannot be traced until it"
+                " works"
+            )
+            yield _whole(name, FORTRAN, install.mpiexec, [wrapper], fix, grave)
 
 
 def _mpi4py(runtimes: Sequence[mpi.MpiInstall]) -> Iterator[Check]:
@@ -483,7 +474,8 @@ def _mpi4py(runtimes: Sequence[mpi.MpiInstall]) -> Iterator[Check]:
             " would be separate programs of 1 rank",
             f"start them with {install.mpiexec}, or set MPI4PY_MPIABI={other}",
         )
-    yield trace_python(install.mpiexec)
+    fix = f"try `{install.mpiexec} -n 2 {sys.executable} -m mpi4py.bench helloworld`"
+    yield _whole("trace mpi4py", PYTHON, install.mpiexec, [], fix)
 
 
 def _qemu() -> Check:

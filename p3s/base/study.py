@@ -57,6 +57,16 @@ __all__ = [
 ]
 
 
+class _File:
+    """A file of every study, by its name in it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, study: Study, _: type[Study]) -> Path:
+        return study.root / self._name
+
+
 @dataclass(frozen=True)
 class Study:
     """A study directory, by its root; every path inside it has its name here."""
@@ -64,10 +74,12 @@ class Study:
     root: Path
 
     # ---- names -------------------------------------------------------------------------
-    @property
-    def manifest_path(self) -> Path:
-        """study.json."""
-        return self.root / "study.json"
+    manifest_path = _File("study.json")
+    model_path = _File("model.json")
+    compute_path = _File("compute.json")
+    prediction_path = _File("prediction.json")
+    report_path = _File("report.html")
+    speedup_png_path = _File("speedup.png")
 
     def runs_dir(self, np: int, rep: int = 0) -> Path:
         """Capture of one traced run: runs/np0008.r0/."""
@@ -97,11 +109,6 @@ class Study:
         return self.root / "at" / setting
 
     @property
-    def compute_path(self) -> Path:
-        """Laws of the computation time: compute.json."""
-        return self.root / "compute.json"
-
-    @property
     def phases_path(self) -> Path:
         """Phases and loop nest over all counts: signature/phases.json."""
         return phases_path(self.root)
@@ -113,11 +120,6 @@ class Study:
     def sampled_path(self, np: int) -> Path:
         """Time predicted from it: sampled/np0008.json."""
         return self.root / "sampled" / f"np{np:04d}.json"
-
-    @property
-    def model_path(self) -> Path:
-        """model.json."""
-        return self.root / "model.json"
 
     def scaled_dir(self, n: int) -> Path:
         """Scaled trace at ``n`` processes: scaled/np000512/."""
@@ -146,21 +148,6 @@ class Study:
     def validate_run_dir(self, n: int, rep: int = 0) -> Path:
         """Capture of the real run: validate/np000064.r0/."""
         return self.root / "validate" / f"np{n:06d}.r{rep}"
-
-    @property
-    def prediction_path(self) -> Path:
-        """prediction.json."""
-        return self.root / "prediction.json"
-
-    @property
-    def report_path(self) -> Path:
-        """report.html."""
-        return self.root / "report.html"
-
-    @property
-    def speedup_png_path(self) -> Path:
-        """speedup.png."""
-        return self.root / "speedup.png"
 
     # ---- manifest ----------------------------------------------------------------------
     @classmethod

@@ -299,11 +299,15 @@ def columns_of(path: Path) -> list[str]:
 
 
 def open_table(
-    path: Path, known: Mapping[str, TableFacts] | None, coded: Iterable[str] = ()
+    path: Path,
+    known: Mapping[str, TableFacts] | None,
+    coded: Iterable[str] = (),
+    value_bytes: int = _CELL_BYTES,
 ) -> Any:
     """Return a table's file, opened by pyarrow, checked: digest, rows, the memory it asks for.
 
-    ``coded``: columns of texts that are read as numbers and the texts that they stand for.
+    ``coded``: columns of texts that are read as numbers and the texts that they stand for;
+    ``value_bytes``: memory that a value takes at least.
 
     Read it with ``use_threads=False``: Arrow's threads can abort or hang a process that ends while
     they do (apache/arrow 34314 and 50482), after all its work. Raises ValueError for what is
@@ -327,7 +331,7 @@ def open_table(
     rows, groups = file.metadata.num_rows, range(file.metadata.num_row_groups)
     most = ROOM + TIMES_ITS_SIZE * len(data)
     stated = sum(file.metadata.row_group(k).total_byte_size for k in groups)
-    asked = max(_cells(file.metadata, data) * _CELL_BYTES, stated)
+    asked = max(_cells(file.metadata, data) * value_bytes, stated)
     if asked <= most:
         asked = max(asked, _text_bytes(file.schema_arrow, data, most))
     if asked > most:
@@ -342,10 +346,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
     Raises ValueError for what is damaged or asks for too much memory, pyarrow's errors, OSError.
     """
-    file = open_table(path, None)
-    asked = _cells(file.metadata, file_bytes(path)) * _OBJECT_BYTES
-    if asked > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
-        raise ValueError(f"{path.name}: it asks for {asked:,} bytes of memory")
+    file = open_table(path, None, value_bytes=_OBJECT_BYTES)
     rows: list[dict[str, Any]] = file.read(use_threads=False).to_pylist()
     return rows
 

@@ -9,26 +9,14 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from p3s.capture.callpath import Where
 from p3s.capture.modules import readable
 
 _TIMEOUT_S = 120.0
 _PLACE = re.compile(r"^(?P<file>.*):(?P<line>\d+|\?)(?: \(discriminator \d+\))?$")
-
-
-@dataclass(frozen=True)
-class Line:
-    """What debug information says of an address: empty or 0 where it says nothing.
-
-    ``around``: the functions this one was inlined into, innermost first, each at its call.
-    """
-
-    function: str = ""
-    file: str = ""
-    line: int = 0
-    around: tuple[Line, ...] = ()
 
 
 def reader() -> str | None:
@@ -36,10 +24,10 @@ def reader() -> str | None:
     return shutil.which("addr2line") or shutil.which("llvm-addr2line")
 
 
-def lines_of(path: Path, addresses: Iterable[int]) -> dict[int, Line]:
+def lines_of(path: Path, addresses: Iterable[int]) -> dict[int, Where]:
     """Return what debug information says of addresses in a file; those it does not know are absent.
 
-    The innermost inlined function is named.
+    The innermost inlined function is named; no frames nor modules are.
     """
     tool = reader()
     if tool is None:
@@ -56,8 +44,8 @@ def lines_of(path: Path, addresses: Iterable[int]) -> dict[int, Line]:
         )
     except (OSError, subprocess.SubprocessError):
         return {}
-    frames: dict[int, list[Line]] = {}
-    here: list[Line] = []
+    frames: dict[int, list[Where]] = {}
+    here: list[Where] = []
     rows = iter(done.stdout.splitlines())
     for row in rows:
         if row.startswith("0x"):
@@ -67,7 +55,8 @@ def lines_of(path: Path, addresses: Iterable[int]) -> dict[int, Line]:
         if place is None:
             return {}
         number = 0 if place["line"] == "?" else int(place["line"])
-        here.append(Line("" if row == "??" else readable(row), place["file"], number))
+        name = "" if row == "??" else readable(row)
+        here.append(Where("", function=name, file=place["file"], line=number))
     return {
         address: replace(lines[0], around=tuple(lines[1:]))
         for address, lines in frames.items()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 import numpy as np
 
@@ -143,13 +144,9 @@ def _exchange(around: Neighbours, sizes: _Bytes, tags: _Tags, library: bool) -> 
     into = [("recv", *told) for told in zip(around.sources, sizes[1], tags[1], strict=True)]
     out = [("send", *told) for told in zip(around.destinations, sizes[0], tags[0], strict=True)]
     if library:
-        into.sort(key=_rank_of)
-        out.sort(key=_rank_of)
+        into.sort(key=itemgetter(1))
+        out.sort(key=itemgetter(1))
     return into + out
-
-
-def _rank_of(message: _Message) -> int:
-    return message[1]
 
 
 def _calls(call: Call, exchange: Sequence[_Message], book: CallBook) -> list[int]:

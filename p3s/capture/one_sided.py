@@ -61,23 +61,10 @@ def _opening(access: Access) -> _Opening:
     return access.window, -1, access.interval
 
 
-@dataclass
-class Accesses:
-    """All accesses of a run."""
-
-    to: dict[int, list[Access]] = field(default_factory=lambda: defaultdict(list))
-    by: dict[int, list[Access]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, access: Access) -> None:
-        """Take the next access of its origin."""
-        self.to[access.target].append(access)
-        self.by[access.origin].append(access)
-
-
 class Arrivals:
     """The accesses that have one rank as their target, each taken once."""
 
-    def __init__(self, all_: Accesses, rank: int) -> None:
+    def __init__(self, all_: OneSided, rank: int) -> None:
         self._waiting: dict[_Opening, list[Access]] = defaultdict(list)
         for access in all_.to.get(rank, ()):
             self._waiting[_opening(access)].append(access)
@@ -154,8 +141,12 @@ _SYNCHRONISES = _MAKES | frozenset(
 )
 
 
-class OneSided(Accesses, Family):
-    """One-sided calls: what all ranks do to the windows of others."""
+@dataclass
+class OneSided(Family):
+    """One-sided calls: the accesses of all ranks, by their target and by their origin."""
+
+    to: dict[int, list[Access]] = field(default_factory=lambda: defaultdict(list))
+    by: dict[int, list[Access]] = field(default_factory=lambda: defaultdict(list))
 
     def takes(self, op: str) -> bool:
         """Tell whether a rank that makes this call may be the target of others."""
@@ -170,8 +161,9 @@ class OneSided(Accesses, Family):
         for rank in present_ranks(run):
             walk = _Walk(run, run.ranks[rank], CallBook(list(run.calls), list(run.sites)), None)
             walk.parts()
+            self.by[rank] += walk.accesses
             for access in walk.accesses:
-                self.add(access)
+                self.to[access.target].append(access)
 
     def parts(self, run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
         """Return the messages that stand in place of a rank's one-sided calls."""
@@ -381,14 +373,11 @@ class _Walk:
         w.locked_all = True
         self._unless(None)
 
-    def _flush(self, w: _Window) -> None:
-        self._flushed(w, self._reached(w))
-
     def _flush_local(self, w: _Window) -> None:
         self._wait("wait", w.completed(self._reached(w)))
 
     def _unlock(self, w: _Window) -> None:
-        self._flushed(w, self._reached(w))
+        self._flush(w)
         if self._here.peer == NO_RANK:
             w.locked_all = False
         w.locked.discard(self._here.peer)
@@ -397,7 +386,8 @@ class _Walk:
         """Return the targets that a call completes: the one it names, or all."""
         return [self._here.peer] if self._here.peer != NO_RANK else list({**w.open, **w.due})
 
-    def _flushed(self, w: _Window, targets: Sequence[int]) -> None:
+    def _flush(self, w: _Window) -> None:
+        targets = self._reached(w)
         posted = w.completed(targets)
         for target in [target for target in targets if target in w.due]:
             del w.due[target]

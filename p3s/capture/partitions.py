@@ -82,71 +82,59 @@ class Partitions(Family):
         """
         mine = Partitions()
         mine._learn_of(run, rt)
-        laid = _Laid(run, rt.rank, book, {**self.cuts, **mine.cuts})
+        laid = _Laid(book, run, rt.rank, {**self.cuts, **mine.cuts})
         call = np.asarray(rt.call)
         wanted = np.array([self.takes(c.op) and bool(c.numbers) for c in run.calls], dtype=bool)
         for event in np.flatnonzero(wanted[call]).tolist():
             laid.take(event, run.calls[int(call[event])])
-        return laid.laid.parts()
+        return laid.parts()
 
 
-class _Laid:
-    """Lays out the parts of one rank, event by event."""
+class _Laid(Laying):
+    """The parts of one rank, laid out event by event."""
 
     def __init__(
-        self, run: RunTrace, rank: int, book: CallBook, known: Mapping[Way, set[int]]
+        self, book: CallBook, run: RunTrace, rank: int, known: Mapping[Way, set[int]]
     ) -> None:
+        super().__init__(book)
         self._run, self._rank, self._known = run, rank, known
         self._started: dict[int, _Started] = {}
-        self.laid = Laying(book)
 
     def take(self, event: int, call: Call) -> None:
         """Put the parts of an event behind those of the events before it."""
         if call.op == _RECV:
-            self._receive(event, call)
+            cuts = self._cuts(call) if call.peer >= 0 else 1
+            self._put(event, replace(_message(call, cuts), op=f"{_RECV}_recv"), cuts, event)
         elif call.op == _SEND:
             partitions, place = call.numbers
             self._started[place] = _Started(event, call, partitions)
-            self._put(event, _null(call))
-        else:
-            self._ready(event, call)
+            self.add(event, _null(call))
+        elif (started := self._started.get(call.numbers[0])) is not None:
+            self._ready(event, call, started)  # else it was started before the recording
 
-    def _put(self, event: int, call: Call, stands_for: int = -1) -> None:
-        part = self.laid.add(event, call)
-        if stands_for >= 0:
-            self.laid.stands.append((stands_for, part))
+    def _put(self, event: int, call: Call, number: int, stands_for: int) -> None:
+        self.stands += [(stands_for, self.add(event, call)) for _ in range(number)]
 
-    def _cuts(self, call: Call, default: int) -> int:
+    def _cuts(self, call: Call) -> int:
         """Return how many messages the request is: 1 where that is not known."""
-        counts = self._known.get(_way(self._run, call, self._rank), {default})
+        counts = self._known.get(_way(self._run, call, self._rank), {call.numbers[0]})
         return next(iter(counts)) if len(counts) == 1 else 1
 
-    def _receive(self, event: int, call: Call) -> None:
-        if call.peer < 0:
-            self._put(event, replace(_message(call, 1), op=f"{_RECV}_recv"), event)
-            return
-        cuts = self._cuts(call, call.numbers[0])
-        part = replace(_message(call, cuts), op=f"{_RECV}_recv")
-        for _ in range(cuts):
-            self._put(event, part, event)
-
-    def _ready(self, event: int, call: Call) -> None:
-        place, *ready = call.numbers
-        started = self._started.get(place)
-        if started is None:  # it was started before the recording
-            return
-        whole, partitions = started.call, started.call.numbers[0]
-        started.waiting -= len(ready)
-        cuts = self._cuts(whole, partitions)
-        number = len(ready) if cuts > 1 or partitions == 1 else int(started.waiting == 0)
+    def _ready(self, event: int, call: Call, started: _Started) -> None:
+        whole, ready = started.call, len(call.numbers) - 1
+        started.waiting -= ready
+        cuts = self._cuts(whole)
+        number = ready if cuts > 1 or whole.numbers[0] == 1 else int(started.waiting == 0)
         part = replace(
-            _message(whole, cuts), op=f"{call.op}_send", site=call.site, depth=call.depth
+            _message(whole, cuts),
+            op=f"{call.op}_send",
+            site=call.site,
+            depth=call.depth,
+            team=call.team,
         )
-        part = replace(part, team=call.team)
-        for _ in range(number):
-            self._put(event, part, started.event)
+        self._put(event, part, number, started.event)
         if not number:
-            self._put(event, _null(part))
+            self.add(event, _null(part))
 
 
 def _message(call: Call, cuts: int) -> Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -151,6 +152,9 @@ def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
     ordinal = rt.ordinal
     if ordinal is not None:
         ordinal = (ordinal - np.cumsum(place.size == 0))[place.source]
+    threads = rt.threads
+    if threads is not None:
+        threads = replace(threads, event=place.first[threads.event])
     return replace(
         rt,
         call=call.astype(np.int32),
@@ -161,7 +165,7 @@ def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
         gap=None if rt.gap is None else place.at_first(rt.gap),
         ordinal=ordinal,
         thread=None if rt.thread is None else rt.thread[place.source],
-        threads=rt.threads and replace(rt.threads, event=place.first[rt.threads.event]),
+        threads=threads,
         done=done,
         cancelled=cancelled,
         accesses=_accesses(rt, place),
@@ -214,7 +218,7 @@ class _Places:
         source = np.repeat(np.arange(events), size)
         return _Places(size, first, first + size - 1, source, part, count > 0)
 
-    @property
+    @cached_property
     def kept(self) -> Ints:
         """The events that are not gone."""
         return np.flatnonzero(self.size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,8 @@ from p3s.capture.events import no_events
 from p3s.capture.records import NO_WINDOW, FileName, Neighbours, RawSite
 from p3s.capture.types import ANY_SOURCE, Call, Comm, Ranks, RankTrace, Site, Window
 
-#: Columns of the matrix in which calls of all ranks are compared.
-_OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT, _COUNT, _DEPTH, _WINDOW, _TEAM = range(12)
-_BLOCK, _MEMORY, _NUMBERS = 12, 13, 14
-_COLUMNS = 15
+#: Columns of the matrix in which calls of all ranks are compared: the fields of a Call.
+_FIELDS = tuple(each.name for each in fields(Call))
 _WINDOW_KINDS = {1: "window", 2: "file", 3: "posix file"}
 
 
@@ -68,7 +66,7 @@ class Tables:
         told = np.stack([call, *capture.resolved[:, 1:3].T], axis=1, dtype=np.int64)
         some, where = distinct_rows(told)
         actual = matrix[some[:, 0]]
-        actual[:, _PEER], actual[:, _TAG] = some[:, 1], some[:, 2]
+        actual[:, [_FIELDS.index("peer"), _FIELDS.index("tag")]] = some[:, 1:]
         distinct, inverse = np.unique(actual, axis=0, return_inverse=True)
         return self._numbers(distinct)[inverse.reshape(-1)][where]
 
@@ -95,11 +93,11 @@ class Tables:
 
     def calls(self, used: Bools) -> tuple[Call, ...]:
         """Return the calls of the rows that have events, in the order of their numbers."""
-        table = np.frombuffer(b"".join(self.rows), dtype=np.int64).reshape(-1, _COLUMNS)
+        table = np.frombuffer(b"".join(self.rows), dtype=np.int64).reshape(-1, len(_FIELDS))
         names, numbers = list(self.ops), list(self.numbers)
         return tuple(
-            Call(*(names[row[_OP]], *row[_SITE:_NUMBERS], numbers[row[_NUMBERS]]))
-            for row in table[used[: len(table)]].tolist()
+            Call(*(names[op], *row, numbers[listed]))
+            for op, *row, listed in table[used[: len(table)]].tolist()
         )
 
     def _matrix(self, capture: Capture) -> Ints:
@@ -112,30 +110,19 @@ class Tables:
             for number, name in capture.defs.opnames.items()
         }
         calls = capture.calls
-        rows = np.empty((len(calls), _COLUMNS), dtype=np.int64)
-        rows[:, _OP] = _mapped(calls["op"], op_of)
-        rows[:, _SITE] = site_to[np.minimum(calls["site"], len(site_to) - 1).astype(np.int64)]
-        rows[:, _COMM] = _mapped(calls["comm"], comm_of)
-        rows[:, _WINDOW] = _mapped(calls["window"], window_of)
-        for column, name in (
-            (_PEER, "peer"),
-            (_BYTES, "bytes"),
-            (_ELEM, "elem_bytes"),
-            (_TAG, "tag"),
-            (_ROOT, "root"),
-            (_COUNT, "count"),
-            (_DEPTH, "depth"),
-            (_TEAM, "team"),
-            (_BLOCK, "block"),
-            (_MEMORY, "memory"),
-        ):
-            rows[:, column] = calls[name]
         list_of = {
             number: self.numbers.setdefault(values, len(self.numbers))
             for number, values in capture.defs.numbers.items()
         }
-        rows[:, _NUMBERS] = _mapped(calls["numbers"], {0: 0, **list_of})
-        return rows
+        named = {
+            "op": _mapped(calls["op"], op_of),
+            "site": site_to[np.minimum(calls["site"], len(site_to) - 1).astype(np.int64)],
+            "comm": _mapped(calls["comm"], comm_of),
+            "window": _mapped(calls["window"], window_of),
+            "numbers": _mapped(calls["numbers"], {0: 0, **list_of}),
+        }
+        columns = [named[name] if name in named else calls[name] for name in _FIELDS]
+        return np.stack(columns, axis=1, dtype=np.int64)
 
     def _site(self, raw: RawSite | None) -> int:
         if raw is None:

@@ -7,14 +7,13 @@ makes them; runs are read this way for characterizing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from p3s.base import ops
-from p3s.base.arrays import Ints
 from p3s.capture import requests
 from p3s.capture.neighbours import Graphs
 from p3s.capture.one_sided import OneSided
@@ -50,10 +49,14 @@ class Known:
         every: tuple[Family, ...] = (self.graphs, self.partitions, self.accesses)
         return [each for each in every if any(each.takes(call.op) for call in run.calls)]
 
-    def asks(self, run: RunTrace) -> list[Family]:
-        """Return those of them that must know what all ranks did."""
-        some = self.families(run)
-        return [each for each in some if any(each.asks(run, call) for call in run.calls)]
+    def asks(self, run: RunTrace) -> bool:
+        """Tell whether one of them must know what all ranks did."""
+        return any(each.asks(run, call) for each in self.families(run) for call in run.calls)
+
+    def learn(self, run: RunTrace) -> None:
+        """Add what the ranks of a run tell."""
+        for each in self.families(run):
+            each.learn(run)
 
 
 class Messages:
@@ -87,10 +90,15 @@ class Messages:
 
     def _gathered(self, run: RunTrace) -> Known:
         """Return what all ranks tell, nothing if the calls of this one don't ask for it."""
+        from p3s.capture.reader import read_file
+
         if not Known().asks(run):
             return Known()
         if self._known is None:
-            self._known = _learned(self._paths)
+            known = Known()
+            for path in self._paths:
+                known.learn(named_outside(read_file(path)))
+            self._known = known
         return self._known
 
 
@@ -99,17 +107,6 @@ def _in_blocks(run: RunTrace) -> bool:
     pieces = getattr(run.ranks, "pieces", None)
     present = getattr(run.ranks, "present", ())
     return pieces is not None and all(pieces(rank) is not None for rank in present)
-
-
-def _learned(paths: Iterable[Path]) -> Known:
-    from p3s.capture.reader import read_file
-
-    known = Known()
-    for path in paths:
-        run = named_outside(read_file(path))
-        for family in known.families(run):
-            family.learn(run)
-    return known
 
 
 def as_messages(run: RunTrace, known: Known) -> RunTrace:
@@ -125,8 +122,8 @@ def as_messages(run: RunTrace, known: Known) -> RunTrace:
 def whole_as_messages(run: RunTrace) -> RunTrace:
     """Return a run that was read as a whole (read_run) with messages in place of calls."""
     known, run = Known(), named_outside(run)
-    for family in known.asks(run):
-        family.learn(run)
+    if known.asks(run):
+        known.learn(run)
     return as_messages(run, known)
 
 
@@ -137,51 +134,34 @@ def _leaves_request(op: str) -> bool:
 
 def _rewritten(run: RunTrace, replacing: Replacing) -> RunTrace:
     book = CallBook(list(run.calls), list(run.sites))
-    ranks = _Rewritten(run, replacing, book)
-    used = ranks.used()
-    keep = np.flatnonzero(used[: len(book.calls)])
-    ranks.number = np.full(len(used) + 1, -1, dtype=np.int64)
-    ranks.number[keep] = np.arange(len(keep))
+    ranks: dict[int, RankTrace] = {}
+    for rank in present_ranks(run):
+        rt = run.ranks[rank]
+        ranks[rank] = replaced(rt, replacing(run, rt, book), book)
+    used = np.zeros(len(book.calls), dtype=np.int64)
+    for rt in ranks.values():
+        used += rt.made(len(used))
+    keep = np.flatnonzero(used)
+    to = np.cumsum(used > 0) - 1
+    for rank, rt in ranks.items():
+        counted = {int(to[call]): row for call, row in rt.counted.items()}
+        ranks[rank] = replace(rt, call=to[rt.call].astype(np.int32), counted=counted)
     calls = tuple(book.calls[number] for number in keep.tolist())
     unmodelled = unmodelled_events(calls, run.comms, used[keep].tolist())
-    sites = tuple(book.sites)
-    return replace(run, calls=calls, ranks=ranks, unmodelled=unmodelled, sites=sites)
+    kept = _Rewritten(run.ranks, ranks)
+    return replace(run, calls=calls, ranks=kept, unmodelled=unmodelled, sites=tuple(book.sites))
 
 
 class _Rewritten(Ranks):
-    """The ranks of a run, rewritten one at a time as they are asked for; a single one is kept."""
+    """The ranks of a run, those that have events rewritten."""
 
-    def __init__(self, run: RunTrace, replacing: Replacing, book: CallBook) -> None:
-        self._run, self._replacing, self._book = run, replacing, book
-        self._kept: dict[int, RankTrace] = {}
-        self.present = present_ranks(run)
-        self.number: Ints | None = None
-
-    def used(self) -> Ints:
-        """Return the number of events of each call of the book, with all ranks' calls in it."""
-        used = np.zeros(0, dtype=np.int64)
-        for rank in self.present:
-            rt = self._rewrite(rank)
-            if len(self.present) == 1:
-                self._kept[rank] = rt
-            mine = np.bincount(rt.call, minlength=max(len(self._book.calls), len(used)))
-            for call, row in rt.counted.items():
-                mine[call] += row[0]
-            mine[: len(used)] += used
-            used = mine.astype(np.int64)
-        return used
-
-    def _rewrite(self, rank: int) -> RankTrace:
-        rt = self._run.ranks[rank]
-        return replaced(rt, self._replacing(self._run, rt, self._book), self._book)
+    def __init__(self, ranks: Sequence[RankTrace], rewritten: dict[int, RankTrace]) -> None:
+        self._ranks, self._rewritten = ranks, rewritten
+        self.present = sorted(rewritten)
 
     def __len__(self) -> int:
-        return len(self._run.ranks)
+        return len(self._ranks)
 
     def rank(self, number: int) -> RankTrace:
         """Return the columns of one rank."""
-        to = self.number
-        assert to is not None  # after used()
-        rt = self._kept[number] if number in self._kept else self._rewrite(number)
-        counted = {int(to[call]): row for call, row in rt.counted.items()}
-        return replace(rt, call=to[rt.call].astype(np.int32), counted=counted)
+        return self._rewritten[number] if number in self._rewritten else self._ranks[number]

@@ -12,7 +12,7 @@ from p3s.base.artefacts import changed_ns
 from p3s.base.records import Traces
 from p3s.base.text import joined
 from p3s.capture.callpath import Where, parse, shown
-from p3s.capture.lines import Line, lines_of, reader
+from p3s.capture.lines import lines_of, reader
 from p3s.capture.modules import Modules
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _in_module(
     return found, _missing(bare, len(wheres), bool(lines), modules.of_system(path))
 
 
-def _placed(binary: Binary, where: Where, line: Line | None) -> Where:
+def _placed(binary: Binary, where: Where, line: Where | None) -> Where:
     """Return a frame's place in its file, given what debug information says of it."""
     symbol = None
     if line is None or not line.function:
@@ -163,15 +163,18 @@ def _placed(binary: Binary, where: Where, line: Line | None) -> Where:
     calls = binary.calls(where.offset)
     if line is None or not (line.line or line.function):
         return replace(where, function=name, offset=where.offset - start, calls=calls)
-    return Where(
-        where.frame,
-        where.module,
-        line.function or name,
-        line.file,
-        line.line,
-        where.offset - start if symbol else where.offset,
-        tuple(_inlined_into(where.module, each) for each in line.around),
-        calls,
+    return replace(
+        line,
+        frame=where.frame,
+        module=where.module,
+        function=line.function or name,
+        offset=where.offset - start if symbol else where.offset,
+        # There is no address of their own: the place stands for it.
+        around=tuple(
+            replace(each, frame=f"{each.function} {each.file}:{each.line}", module=where.module)
+            for each in line.around
+        ),
+        calls=calls,
     )
 
 
@@ -190,9 +193,3 @@ def _missing(bare: int, calls: int, lines: bool, of_system: bool) -> str:
     if reader() is None:
         return "source lines are not read, as there is no addr2line; install binutils"
     return "no debug information; compile with -g to see source lines and inlined functions"
-
-
-def _inlined_into(module: str, line: Line) -> Where:
-    # There is no address of its own: the place stands for it.
-    frame = f"{line.function} {line.file}:{line.line}"
-    return Where(frame, module, line.function, line.file, line.line)

@@ -166,7 +166,7 @@ def _cores(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-_NAMES = ("mpi_thread_level", "openmp")
+_NAMES = ("mpi_thread_level", "openmp", "openmp_library")
 _NUMBERS = ("max_threads", "proc_bind", "places")
 
 
@@ -174,17 +174,9 @@ def read_runtime(payload: bytes) -> Runtime:
     """Return a RUNTIME record: lines of name=value, of which those not known are variables."""
     text = payload.rstrip(b"\0").decode("utf-8", "replace")
     said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    numbers = {name: _number(said.pop(name, "")) for name in _NUMBERS}
-    names = {name: said.pop(name, "") for name in _NAMES}
-    return Runtime(
-        names["mpi_thread_level"],
-        names["openmp"],
-        said.pop("openmp_library", ""),
-        numbers["max_threads"],
-        numbers["proc_bind"],
-        numbers["places"],
-        said,
-    )
+    level, openmp, library = (said.pop(name, "") for name in _NAMES)
+    most, bind, places = (_number(said.pop(name, "")) for name in _NUMBERS)
+    return Runtime(level, openmp, library, most, bind, places, said)
 
 
 def _number(text: str) -> int | None:

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from p3s.base import ops
 from p3s.base.arrays import Bools, Ints
+from p3s.capture.records import PROC_NULL as PROC_NULL
 from p3s.capture.records import FileName, Neighbours
 from p3s.capture.threads import Runtime, ThreadInfo, Threads
 
 Int32s = NDArray[np.int32]
 
-#: Values of Call.peer and Call.root that are no rank.
+#: Values of Call.peer and Call.root that are no rank, beside PROC_NULL.
 NO_RANK = -1
 ANY_SOURCE = -2
-PROC_NULL = -3
 #: Bits of Call.memory: the buffer that is sent from (or the only one), the one received into.
 DEVICE_SENT, DEVICE_RECEIVED = 1, 2
 
@@ -174,6 +174,13 @@ class RankTrace:
     accesses: Ints | None = None
     neighbours: Mapping[int, Neighbours] = field(default_factory=dict)
     anybody: Ints = field(default_factory=no_events)
+
+    def made(self, calls: int) -> Ints:
+        """Return how often the rank makes each of the run's calls, counted events included."""
+        made = np.bincount(self.call, minlength=calls).astype(np.int64)
+        for call, (events, _, _) in self.counted.items():
+            made[call] += events
+        return made
 
 
 class Ranks(Sequence[RankTrace]):

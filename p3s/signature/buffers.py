@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Totals of a run over sends and collectives: messages, and of these device and scattered (of a
 #: datatype that is not contiguous), with their bytes.
-Uses = dict[str, int]
+Uses = Counter[str]
 _KINDS = ("device", "scattered")
 _COST = {True: "; packing and unpacking are added as software time", False: ""}
 _MOVES = frozenset({SEND, COLLECTIVE, NEIGHBOR})
@@ -44,13 +45,7 @@ def add_rank(uses: Uses, columns: Mapping[str, np.ndarray], times: np.ndarray) -
         mine = columns[kind]
         found[kind] = int(times[mine].sum())
         found[f"{kind}_bytes"] = int((times[mine] * columns["bytes"][mine]).sum())
-    add(uses, found)
-
-
-def add(uses: Uses, other: Uses) -> None:
-    """Add the totals of other ranks of the same run."""
-    for key, value in other.items():
-        uses[key] = uses.get(key, 0) + value
+    uses.update(found)
 
 
 def scattered(calls: Sequence[Call], node: np.ndarray, nodes: int) -> np.ndarray:

@@ -58,9 +58,7 @@ def replaced_waits(table: PointTable, functions: Mapping[str, tuple[str, ...]]) 
     test and then has nothing to do, or both lie between the same calls.
     """
     graph = _Graph.of(table)
-    ops: dict[str, set[str]] = {}
-    for site, op in table.nodes:
-        ops.setdefault(site, set()).add(op)
+    ops = operations(table.nodes)
     out = {}
     for test in (site for site in functions if ops[site] <= set(WAITS) and len(ops[site]) == 1):
         wait = {WAITS[op] for op in ops[test]}
@@ -99,6 +97,14 @@ def _requests(table: PointTable, site: str) -> set[int]:
     return set(np.unique(table.nbytes[mine]).tolist())
 
 
+def operations(nodes: Iterable[Pair]) -> dict[str, set[str]]:
+    """Return the operations that are called at each site."""
+    ops: dict[str, set[str]] = {}
+    for site, op in nodes:
+        ops.setdefault(site, set()).add(op)
+    return ops
+
+
 def calls_by_rank(table: PointTable) -> dict[str, np.ndarray]:
     """Return site -> how often every rank makes its calls, those that move nothing included."""
     number = {site: k for k, site in enumerate(dict.fromkeys(site for site, _ in table.nodes))}
@@ -125,9 +131,7 @@ def _candidates(
     Both share a loop, and no rank makes both equally often: most calls of a program are made as
     often as their neighbours, and are in no pair.
     """
-    ops: dict[str, set[str]] = {}
-    for site, op in table.nodes:
-        ops.setdefault(site, set()).add(op)
+    ops = operations(table.nodes)
     alike: dict[tuple[object, ...], dict[bytes, list[str]]] = {}
     for site in sorted(functions):
         # Copies of whole functions have a suffix: halo.constprop.0
@@ -335,9 +339,7 @@ def known_sites(signatures: Mapping[int, Mapping[str, Any]]) -> KnownSites:
 
 def copies_of(table: PointTable, found: Chains) -> Copies:
     """Return what a run tells of its sites; found: their call stacks."""
-    ops: dict[str, set[str]] = {}
-    for site, op in table.nodes:
-        ops.setdefault(site, set()).add(op)
+    ops = operations(table.nodes)
     lines = {}
     for site, made in ops.items():
         if site in found.lines:

@@ -91,9 +91,7 @@ def communication_matrix(run: RunTrace) -> CommMatrix:
 
 def _events_of_calls(trace: RankTrace, length: int) -> Ints:
     """Return how often a rank made each call; a cancelled one was not made."""
-    events = np.bincount(trace.call, minlength=length).astype(np.int64)
-    for call, counted in trace.counted.items():
-        events[call] += counted[0]
+    events = trace.made(length)
     if trace.cancelled.any():
         np.subtract.at(events, trace.call[trace.done[trace.cancelled, 1]], 1)
     return events

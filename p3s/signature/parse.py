@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from p3s.base.arrays import Bools, Ints
 from p3s.capture.parts import CallBook, Parts, replaced
-from p3s.capture.types import RankTrace
+from p3s.capture.types import present_ranks
 from p3s.signature.fold import Loop
 
 if TYPE_CHECKING:
@@ -303,10 +303,8 @@ class Completions:
     def _with_sums(self) -> Completions:
         """Return it with a call for every sum of requests that some rank completes in one go."""
         calls, site, sums = list(self.run.calls), list(self.site), dict(self.sums)
-        ranks = self.run.ranks
-        present = getattr(ranks, "present", None)
-        for rt in ranks if present is None else (ranks[rank] for rank in present):
-            first, total, _ = self._goes(np.asarray(rt.call))
+        for rank in present_ranks(self.run):
+            first, total, _ = self._goes(np.asarray(self.run.ranks[rank].call))
             for number, requests in zip(first.tolist(), total.tolist(), strict=True):
                 if requests != calls[number].bytes and (number, requests) not in sums:
                     sums[(number, requests)] = len(calls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -81,9 +82,9 @@ class Part:
     null_events: int = 0
     failed_polls: int = 0
     counted_events: int = 0
-    unmodelled: dict[str, int] = field(default_factory=dict)
+    unmodelled: Counter[str] = field(default_factory=Counter)
     tracing: Cost = field(default_factory=dict)
-    buffers: dict[str, int] = field(default_factory=dict)
+    buffers: Counter[str] = field(default_factory=Counter)
     pieces: dict[str, list[int]] = field(default_factory=dict)
     problem: str = ""
 
@@ -135,7 +136,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
         out = reading.part_of(ranks[0])
     else:  # one rank at a time: their sequences are as large as their events
         out = join(map(reading.part_of, ranks) if ranks else [reading.empty()])
-    out.unmodelled = dict(run.unmodelled)
+    out.unmodelled = Counter(run.unmodelled)
     out.problem = getattr(run, "problem", "") or out.problem
     return out
 
@@ -323,12 +324,11 @@ def join(parts: Iterable[Part]) -> Part:
         for rank, codes in part.sequences.items():
             sequences.offer(rank, renumbered(codes, node_to))
         out.sites.update(part.sites)
-        for op, count in part.unmodelled.items():
-            out.unmodelled[op] = out.unmodelled.get(op, 0) + count
+        out.unmodelled.update(part.unmodelled)
         for name in ("inside", "events", "null_events", "failed_polls", "counted_events"):
             setattr(out, name, getattr(out, name) + getattr(part, name))
         add(out.tracing, part.tracing)
-        buffers.add(out.buffers, part.buffers)
+        out.buffers.update(part.buffers)
         buffers.join_pieces(out.pieces, part.pieces)
         out.problem = out.problem or part.problem
     assert out is not None  # a run has files

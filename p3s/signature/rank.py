@@ -9,6 +9,7 @@ import numpy as np
 from p3s.base.ops import RECV, SEND, kind_of
 from p3s.capture.order import Forward
 from p3s.capture.parts import gathered
+from p3s.capture.types import PROC_NULL
 from p3s.signature.clock import Clock, Load, SegmentTimes
 from p3s.signature.parse import Codes
 from p3s.signature.segments import Pairs
@@ -16,8 +17,6 @@ from p3s.signature.segments import Pairs
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
     from p3s.signature.clock import Block
-
-PROC_NULL = -3
 
 
 class Group(NamedTuple):

@@ -204,7 +204,9 @@ def _sums(run: RunTrace, plan: Plan, weights: Weights | None, before: Mapping[in
         sums.unknown += float(own[count])
         sums.recorded += len(rank.call)
         sums.counted += rank.counted_events
-        sums.exact += float(own.sum()) + _counted(run, rank, plan)
+        sums.exact += float(own.sum()) + sum(
+            _cost(work, took, plan) for _, took, work in rank.counted.values()
+        )
         sums.tables.append(table)
         sums.widest = np.maximum(sums.widest, [_relative(row, plan) for row in table])
     if weights is not None:
@@ -251,15 +253,6 @@ def _rank(
 
 def _cost(work: Any, elapsed_ns: Any, plan: Plan) -> Any:
     return work if plan.enough.measure == WORK else work + elapsed_ns
-
-
-def _counted(run: RunTrace, rank: RankTrace, plan: Plan) -> float:
-    return float(
-        sum(
-            work + (0 if plan.enough.measure == WORK else elapsed)
-            for _, elapsed, work in rank.counted.values()
-        )
-    )
 
 
 def _half_width(row: Any, plan: Plan) -> float:

@@ -103,13 +103,14 @@ class AtPlaces:
     """Sums over a run at one process count: a row per rank and place.
 
     places: (site, operation); rank, place: of each row, place a number of ``places``; values: int64
-    (rows, columns).
+    (rows, columns); inside: share of the events that threads made in parallel regions.
     """
 
     places: tuple[tuple[str, str], ...]
     rank: np.ndarray
     place: np.ndarray
     values: np.ndarray
+    inside: float = 0.0
 
 
 def renumbered(

@@ -44,12 +44,7 @@ _IN_CAPTURE = {"serial_ns": "serial", "other_ns": "others_ns"}
 
 @dataclass(frozen=True)
 class Teams(AtPlaces):
-    """What threads did: places are the calls that end computations, values columns from the third.
-
-    inside: share of the events that threads made in parallel regions.
-    """
-
-    inside: float = 0.0
+    """What threads did before the calls that end computations; values: columns from the third."""
 
     def column(self, name: str) -> numpy.ndarray:
         """Return a column by its name, or that of a part of the laws; seconds where it is time."""

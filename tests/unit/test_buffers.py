@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,7 @@ CALLS = [
 
 
 def test_sends_and_collectives_are_counted_by_rank() -> None:
-    uses: buffers.Uses = {}
+    uses: buffers.Uses = Counter()
     columns = buffers.marks(CALLS)
     for sequence in ([0, 1, 2, 4, 3], [1, 1, 3]):
         buffers.add_rank(uses, columns, np.bincount(sequence, minlength=len(CALLS)))
