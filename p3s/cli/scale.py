@@ -19,10 +19,14 @@ def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
     from p3s.pipeline.basis import check_study
     from p3s.pipeline.commands import Commands
     from p3s.pipeline.records import opened
-    from p3s.pipeline.stages import check_scaled_room, doubted, ensure_compute, ensure_model
+    from p3s.pipeline.stages import (
+        check_scaled_room,
+        doubted,
+        ensure_compute,
+        ensure_model,
+        trace_of,
+    )
     from p3s.predict.doubts import of_structure
-    from p3s.program.generate import some_dir, write_scaled
-    from p3s.program.types import SCALED
 
     wanted = parse_counts(counts)
     some = parse_ranks(ranks) if ranks is not None else None
@@ -39,8 +43,7 @@ def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
             check_scaled_room(study, wanted)
         for n in wanted:
             bar.start(f"n={n}: scaling")
-            head = SCALED.data(write_scaled(study.root, n, some))
-            where = some_dir(study.scaled_dir(n), some)
+            head, where = trace_of(study, n, some)
             bar.done(f"n={n}: {where}")
             done.append((n, head, where))
             doubts += of_structure(head, Commands(study))

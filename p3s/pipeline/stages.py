@@ -311,6 +311,15 @@ def _of_scaled(study: Study, _: int) -> list[Path]:
     return [study.model_path, study.compute_path, *inputs_of_study(study.root)]
 
 
+def trace_of(study: Study, n: int, ranks: Sequence[int] | None) -> tuple[dict[str, Any], Path]:
+    """Write the logical trace of a count, of all ranks or some; return its head and where it is."""
+    from p3s.program.generate import some_dir, write_scaled
+    from p3s.program.types import SCALED
+
+    head: dict[str, Any] = SCALED.data(write_scaled(study.root, n, ranks))
+    return head, some_dir(study.scaled_dir(n), ranks)
+
+
 def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) -> None:
     """Write the scaled trace at ``n`` when it is missing or older than its laws.
 
