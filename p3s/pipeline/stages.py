@@ -325,10 +325,11 @@ def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) 
 
     spread: where all ranks are too many, some that stand for them will do.
     """
-    from p3s.program.generate import write_scaled
     from p3s.program.types import MOST_RANKS
 
     if is_missing(study, "scaled", n) or (n > MOST_RANKS and not spread):
+        from p3s.program.generate import write_scaled
+
         bar.start(f"n={n}: scaling")
         write_scaled(study.root, n, spread=spread)
         bar.done(f"n={n}: scaled trace written")

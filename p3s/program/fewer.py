@@ -22,7 +22,6 @@ from p3s.model.evaluate import Amounts, Evaluator, model_grid
 from p3s.model.grid.at import GridAt, dimensions
 from p3s.model.law_types import TraceOrder
 from p3s.model.types import Model
-from p3s.program.generate import order_of
 from p3s.program.parts import Builder, Laws
 from p3s.program.scaled import ScaledTrace
 
@@ -240,6 +239,8 @@ def trace_of(few: Fewer, laws: Laws, means: Floats) -> tuple[ScaledTrace, TraceO
 
     means: the mean work of all ranks of the large grid (:func:`means_of`).
     """
+    from p3s.program.generate import order_of
+
     amounts = Amounts(few.large, few.stands_for, means)
     builder = Builder(laws, few.n, few.grid, amounts)
     return builder.trace(), order_of(few.model, builder.evaluator)

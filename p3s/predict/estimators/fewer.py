@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,9 +32,11 @@ from p3s.model.verdicts import judged_at
 from p3s.predict.estimated import COMM, WAITING, Communication
 from p3s.predict.estimators.grids import Simulated
 from p3s.predict.estimators.settings import Setting
-from p3s.program.fewer import Fewer, fewer
 from p3s.program.mapping import BLOCK
 from p3s.simulate.totals import StandIns
+
+if TYPE_CHECKING:
+    from p3s.program.fewer import Fewer
 
 #: Up to how many ranks all of them are simulated for a prediction, and for the share of it that
 #: changes leave, which smaller grids tell better than the time itself.
@@ -77,6 +79,8 @@ def smaller(
     most = min(EVERY_RANK, EVERY_RANK_CHANGED) if fewest else EVERY_RANK
     if n <= most or setting.every_rank or setting.topology or setting.listed_at(n):
         return None
+
+    from p3s.program.fewer import fewer
 
     return fewer(judged_at(load(traces.root), n), n, setting.ranks_per_node or cores)
 

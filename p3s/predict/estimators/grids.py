@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +24,11 @@ from p3s.predict.estimated import COMM, SOFTWARE, Communication
 from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.settings import Prepared, Program, Setting, on_nodes, program_of
 from p3s.program.collectives.choose import Library
-from p3s.program.fewer import Fewer, longer, means_of, trace_of
-from p3s.program.parts import Laws
 from p3s.program.phase_cells import work_of
+
+if TYPE_CHECKING:
+    from p3s.program.fewer import Fewer
+    from p3s.program.parts import Laws
 
 #: How many times as long grids are in one dimension, the longest where that is not too many steps.
 TIMES, LONGEST, LONGEST_OF_MANY, MANY_STEPS = 2, 4, 3, 2_500_000
@@ -134,12 +137,17 @@ class Grids:
 
     @cached_property
     def _laws(self) -> tuple[Laws, Floats]:
+        from p3s.program.fewer import means_of
+        from p3s.program.parts import Laws
+
         files = files_of_study(self.traces.root, self.few.model)
         return Laws(self.few.model, load_compute(self.traces.root), files), means_of(self.few)
 
     @cached_property
     def all(self) -> tuple[Fewer, ...]:
         """All of them."""
+        from p3s.program.fewer import longer
+
         size = self.grid(0, self.few).size
         long = LONGEST if LONGEST * size <= MANY_STEPS else LONGEST_OF_MANY
         sides = [d for d in range(len(self.few.dims)) if _room(self.few, d) > 1]
@@ -159,6 +167,8 @@ class Grids:
         return tuple(self.grid(number, few) for number, few in enumerate(self.all))
 
     def _prepared(self, number: int, few: Fewer) -> Grid:
+        from p3s.program.fewer import trace_of
+
         extents = " x ".join(map(str, few.dims))
         self.say(f"{processes(few.large.n)}: simulating a grid of {extents} places")
         messages, still = self.messages, replace(self.setting, vary=False)
@@ -208,6 +218,8 @@ def _matters(smallest: Simulated) -> bool:
 
 def _longer(few: Fewer, longer_by: Sequence[int]) -> Iterator[Fewer]:
     """Yield the grids that are so many times as long in one dimension each."""
+    from p3s.program.fewer import longer
+
     for times, dimension in product(longer_by, range(len(few.dims))):
         room = _room(few, dimension)
         if room > 1 and (times == min(longer_by) or room >= LONGEST_OF_MANY):

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from p3s.base.records import Traces, scaled_dir
 from p3s.base.text import processes
 from p3s.costs.types import load, own_cores
 from p3s.predict.estimated import COMM, HIGH, LOW, Communication, Draws, silent
-from p3s.predict.estimators.check import missed, with_unseen
 from p3s.predict.estimators.drawn import (
     Altered,
     Variation,
@@ -51,12 +50,14 @@ from p3s.predict.estimators.settings import (
     said_of,
 )
 from p3s.predict.times import read_head, some_ranks
-from p3s.program.fewer import Fewer
 from p3s.program.own_costs import usual_creation, usual_packing
 from p3s.program.types import MOST_RANKS
 from p3s.simulate.folded import Folded, Loop, Settling, folded_totals
 from p3s.simulate.network import Network
 from p3s.simulate.totals import PARTS, Followed, Room
+
+if TYPE_CHECKING:
+    from p3s.program.fewer import Fewer
 
 _NS_PER_S = 1e9
 #: What simulated messages may be off by for each doubling beyond the traced counts, as a share of
@@ -93,6 +94,8 @@ def estimated(
     """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
     few = smaller(traces, n, messages.cores, setting)
     if few is not None:
+        from p3s.predict.estimators.check import missed, with_unseen
+
         grids = grids_of(messages, traces, few, setting, say)
         cores = setting.ranks_per_node or messages.cores
         checked = missed(grids, setting, cores)
