@@ -120,7 +120,7 @@ def of_structure(head: Mapping[str, Any], commands: Proposals = NO_STUDY) -> lis
             "open",
             f"at {processes(n)} the traced runs allow {what}: {plural(found['calls'], 'call')} "
             f"({100 * found['bytes']:.0f} % of the bytes) would differ; what is used is right with "
-            f"a probability of {100 * (1 - chance):.0f} %",
+            f"a probability of {min(100 * (1 - chance), 99):.0f} %{' or more' * (chance < 0.01)}",
             another(commands),
             chance > CHANCE_LIMIT,
         )
