@@ -29,7 +29,7 @@ def pytest_configure() -> None:
     number = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     cores = sorted(os.sched_getaffinity(0))
     if 1 < number <= len(cores):
-        os.sched_setaffinity(0, cores[int(worker.removeprefix("gw")) :: number])
+        os.sched_setaffinity(0, cores[int(worker.removeprefix("gw")) % number :: number])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
