@@ -24,7 +24,7 @@ RUN_SHARE = 0.5
 #: Prior of the relative error: as if PRIOR_DOF errors had been seen, of the size that the repeats
 #: tell (KEPT of it is left in the least of them), at least LEAST_ERROR, ASSUMED where nothing was
 #: repeated.
-PRIOR_DOF, LEAST_ERROR, ASSUMED, KEPT = 4.0, 0.007, 0.02, 0.7
+PRIOR_DOF, LEAST_ERROR, ASSUMED, KEPT = 4.0, 0.007, 0.015, 0.7
 #: How often a run is disturbed, by what typical amount (share of what is then seen).
 DISTURBED, AMOUNT = 0.05, 0.12
 #: Relative, of squares of columns: keeps those that are alike but for rounding apart.

@@ -142,13 +142,16 @@ def show_page(page: Page) -> str:
     return "\n".join([*lines, *reason_lines(page.mind[:MAX_REASONS])]).rstrip()
 
 
-def reason_lines(reasons: Sequence[Reason]) -> list[str]:
-    """Return reasons as lines of text: what is wrong, or to be minded, and what to do about it."""
+def reason_lines(reasons: Sequence[Reason], cures: int | None = None) -> list[str]:
+    """Return reasons as lines of text: what is wrong, or to be minded, and what to do about it.
+
+    cures: of how many, from the first on; None: of all.
+    """
     said = []
-    for reason in reasons:
+    for place, reason in enumerate(reasons):
         head = reason.code if reason.untrustworthy or reason.rough else "caution"
         said += paragraph(f"{head}: {reason.text}", 0, 4)
-        if reason.advice:  # in one line: a command that is broken in two cannot be copied
+        if reason.advice and (cures is None or place < cures):  # in one line: a command that is broken in two cannot be copied
             said.append(f"    to do: {reason.advice}")
     return said
 

@@ -65,7 +65,10 @@ def render(
 def _main(
     prediction: Prediction, reasons: Sequence[Reason], phase: str, explain: str
 ) -> Iterator[str]:
-    """Yield the main reasons: what speaks against it, else what takes most time, and cautions."""
+    """Yield the main reasons: what speaks against it, else what takes most time, and cautions.
+
+    One screen has one thing to do: the cure of the first.
+    """
     room = MAX_REASONS
     if phase and not warning_of(prediction) and not prediction.starts_only:
         room -= 1
@@ -73,7 +76,7 @@ def _main(
         command = f" {explain} {top.phase}" if explain and top.phase >= 0 else ""
         yield from paragraph(phase, 0, 4)
         yield from [f"    its equations:{command}"] * bool(command)
-    yield from reason_lines(reasons[:room])
+    yield from reason_lines(reasons[:room], cures=1)
 
 
 def _details(prediction: Prediction, places: Mapping[str, str]) -> list[Part | str | None]:

@@ -89,11 +89,15 @@ def test_three_counts_and_a_target_eight_times_outside():
 
 
 @pytest.mark.parametrize(
-    "noise",
-    [Noise(run=0.02), Noise(repeats=1, outlier=0.1), Noise(run=0.005, row=0.003, repeats=5)],
+    ("noise", "many"),
+    [
+        (Noise(run=0.02), 60),
+        (Noise(repeats=1, outlier=0.1), 240),  # nine of ten held: 60 seeds vary by 4 %
+        (Noise(run=0.005, row=0.003, repeats=5), 60),
+    ],
 )
-def test_other_noise(noise):
-    found = studies(range(300, 360), noise=noise)
+def test_other_noise(noise, many):
+    found = studies(range(300, 300 + many), noise=noise)
     assert abs(np.median(found.error)) < 0.01
     assert found.held.mean() >= 0.85
     assert np.abs(found.error).mean() < 0.025
