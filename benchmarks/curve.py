@@ -27,10 +27,11 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "helpers"), str(ROOT)]
 
-from benchmarks.replay import largest_share  # noqa: E402
 from cluster import truth as real  # noqa: E402
 from cluster.network import Cluster, missing, openmpi_words  # noqa: E402
 from paths import PROGRAMS  # noqa: E402
+
+from benchmarks.replay import largest_share  # noqa: E402
 
 TRACED, PREDICTED = (4, 8, 16), (16, 32, 64)
 #: Nodes, ranks on each, and what their links carry.

@@ -26,7 +26,8 @@ from p3s.model.verdicts import items_with_rivals, partners_differ, ranks_differ
 MAX_PROPOSED = 3
 #: A question is worth at least this, however small its share of the program.
 _LEAST = 1e-3
-#: Larger counts cost more: their score falls by this share with each doubling.
+#: Larger counts cost more: their score falls by this share with each doubling. So do counts that
+#: nobody asks a batch system for: a factor of 13 costs as much as the doublings up to it.
 _DOUBLING = 0.1
 #: What a count that merely tests a rule is worth, beside one that decides between two.
 _MERELY_SURER = 0.2
@@ -50,7 +51,7 @@ def next_counts(model: Model) -> tuple[NextCount, ...]:
     """Return counts worth tracing next, the most telling first.
 
     The score of a count is the sum of the shares of the questions it settles, less the cost of a
-    larger count. A count is proposed only for what those before it leave open.
+    larger or less round count. A count is proposed only for what those before it leave open.
     """
     known, top = model.admissible, max(model.counts)
     grids: dict[int, GridAt] = {}
@@ -71,7 +72,8 @@ def next_counts(model: Model) -> tuple[NextCount, ...]:
         best: tuple[float, int] | None = None
         for n in grids:
             settled = sum(q.weight for q, decides in left if decides[n])
-            score = settled / (1.0 + _DOUBLING * max(0.0, math.log2(n / top)))
+            doublings = max(0.0, math.log2(n / top)) + math.log2(_largest_factor(n))
+            score = settled / (1.0 + _DOUBLING * doublings)
             if settled and (best is None or score > best[0] + 1e-9):
                 best = (score, n)
         if best is None:
@@ -81,6 +83,17 @@ def next_counts(model: Model) -> tuple[NextCount, ...]:
         left = [(q, decides) for q, decides in left if not decides[grid.n]]
         out.append(NextCount(grid.n, tuple(grid.dims), round(best[0], 6), _decisions(decided)))
     return tuple(out)
+
+
+def _largest_factor(n: int) -> int:
+    """Return the largest prime factor of a count, 1 of 1."""
+    largest, at = 1, 2
+    while n > 1:
+        if n % at:
+            at += 1
+        else:
+            largest, n = at, n // at
+    return largest
 
 
 def _decisions(decided: Sequence[Question]) -> tuple[Decision, ...]:

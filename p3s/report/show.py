@@ -151,7 +151,9 @@ def reason_lines(reasons: Sequence[Reason], cures: int | None = None) -> list[st
     for place, reason in enumerate(reasons):
         head = reason.code if reason.untrustworthy or reason.rough else "caution"
         said += paragraph(f"{head}: {reason.text}", 0, 4)
-        if reason.advice and (cures is None or place < cures):  # in one line: a command that is broken in two cannot be copied
+        if reason.advice and (
+            cures is None or place < cures
+        ):  # in one line: a command that is broken in two cannot be copied
             said.append(f"    to do: {reason.advice}")
     return said
 

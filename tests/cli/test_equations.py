@@ -17,6 +17,7 @@ from p3s.base.study import Study, write_json
 from p3s.laws.expr import num
 from p3s.model.holdout import build_model
 from p3s.model.law_types import Amount, CountLaw, SizeLaw
+from p3s.model.nextcount import Question, next_counts
 from p3s.model.notation import TEXT
 from p3s.model.partners.relation import Shift
 from p3s.model.reasons import Verdict
@@ -241,6 +242,16 @@ def test_next_prints_a_command_that_can_be_run(study):
     found = cli("next", study.root, "--json").data
     assert found["schema"] == "p3s.next" and found["counts"][0]["n"] == counts[-1]
     assert found["command"] == shlex.split(last)
+
+
+@pytest.mark.parametrize(("least", "proposed"), [(9, 9), (13, 16), (17, 18), (33, 36), (63, 64)])
+def test_next_proposes_a_round_count_where_it_decides_as_much(
+    least: int, proposed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody asks a batch system for 13, 17 or 63 processes where 16, 18 or 64 tell the same."""
+    asked = Question("who the partners are", 1.0, lambda grid: grid.n >= least)
+    monkeypatch.setattr("p3s.model.nextcount.questions", lambda *_: [asked])
+    assert [each.n for each in next_counts(models.built("halo3d"))] == [proposed]
 
 
 def test_next_with_nothing_open_says_so(study):
