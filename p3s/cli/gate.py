@@ -10,7 +10,12 @@ from p3s.cli.common import allowed_codes, emit, out, say
 
 
 def gate(
-    study_dir: Path, fail_if: list[str], allow: list[str], base: Path | None, json_: bool
+    study_dir: Path,
+    fail_if: list[str],
+    allow: list[str],
+    base: Path | None,
+    format_: str,
+    json_: bool,
 ) -> int:
     """Fail, with exit code 4, when a condition on the prediction is true.
 
@@ -22,8 +27,10 @@ def gate(
     from p3s.pipeline.saved import PredictionFile
     from p3s.predict.gate import check, parse
     from p3s.predict.types import named, untrusted
-    from p3s.report.gates import as_json, gates_text
+    from p3s.report.gates import FORMATS, as_json, gates_text
 
+    if format_ and format_ not in FORMATS:
+        raise UsageError(f"--format {format_}: is not one of {', '.join(FORMATS)}")
     if not fail_if:
         raise UsageError("no condition given; add one: --fail-if 'efficiency@largest < 0.5'")
     allowed = allowed_codes(allow)
@@ -46,6 +53,9 @@ def gate(
             reasons=to_data(reasons),
             allowed=sorted(allowed),
         )
+    elif format_:
+        at = study_dir / "prediction.json" if study_dir.is_dir() else study_dir
+        out(FORMATS[format_](findings, against, str(at)))
     else:
         out(gates_text(findings, untrusted=bool(against)))
     if failed:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+import yaml
 from commands import cli
 from made_predictions import made_prediction, reason
+from paths import ROOT
 from test_far_next import put_run
 
 from p3s.base.errors import P3SError, UsageError
@@ -278,6 +283,53 @@ def test_json_is_one_object_also_when_it_fails(saved: Path) -> None:
     assert second["values"]["knee"]["value"] == TEN.data["knee"]
     assert third["values"]["waiting@512"] == {"value": 2.5, "low": None, "high": None}
     assert third["certain"] is None and not third["failed"]
+
+
+# ---- for CI systems ---------------------------------------------------------------------------
+def test_ci_systems_read_what_failed_and_what_speaks_against_it(tmp_path: Path) -> None:
+    path = tmp_path / "doubtful.json"
+    data = {**TEN.data, "reasons": [reason("no-rule", "20 % has no rule", "trace another count")]}
+    PredictionFile.of(data).save(path)
+    gate = ["gate", path, "--fail-if", "time@512 > 9", "--fail-if", "time@512 > 20", "--format"]
+    suite = ElementTree.fromstring(cli(*gate, "junit", code=4).out)
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
+    failed = [case.get("name") for case in suite if case.find("failure") is not None]
+    assert failed == ["time@512 > 9"]
+    error, warning = cli(*gate, "github", code=4).out.strip().split("\n")
+    assert error.startswith("::error title=p3s gate (gate)::time@512 > 9: time@512 = 10.0 s")
+    assert warning.startswith("::warning title=p3s gate (no-rule)::20 %25 has no rule")
+    first, second = json.loads(cli(*gate, "gitlab", code=4).out)
+    assert first["fingerprint"] != second["fingerprint"]
+    assert [each["severity"] for each in (first, second)] == ["major", "minor"]
+    assert first["location"]["path"] == str(path)
+    (run,) = json.loads(cli(*gate, "sarif", code=4).out)["runs"]
+    assert [each["level"] for each in run["results"]] == ["error", "warning"]
+    assert {each["ruleId"] for each in run["results"]} == {
+        r["id"] for r in run["tool"]["driver"]["rules"]
+    }
+
+
+def test_ci_systems_read_that_it_passed(saved: Path) -> None:
+    gate = ["gate", saved, "--fail-if", "time@512 > 20", "--format"]
+    assert cli(*gate, "github").out.strip() == "::notice title=p3s gate::passed"
+    assert ElementTree.fromstring(cli(*gate, "junit").out).get("failures") == "0"
+    assert json.loads(cli(*gate, "gitlab").out) == []
+    assert "junit, github, gitlab, sarif" in cli(*gate, "pdf", code=2).err
+
+
+@pytest.mark.parametrize("name", ["action.yml", "gitlab.yml"])
+def test_templates_of_ci_systems_use_options_that_exist(name: str) -> None:
+    text = (ROOT / "packaging" / "ci" / name).read_text()
+    data = yaml.safe_load(text)
+    job = data[".p3s-gate"]["script"] if name == "gitlab.yml" else data["runs"]["steps"]
+    assert job
+    for command in ("characterize", "predict", "gate"):
+        shown = cli(command, "-h").out
+        used = [line for line in text.split("\n") if f"p3s {command} " in line and "#" not in line]
+        assert used
+        for line in used:
+            words = line.split(" -- ")[0].split()
+            assert all(word in shown for word in words if re.fullmatch(r"--?[a-z-]+", word))
 
 
 # ---- a demand --------------------------------------------------------------------------------
