@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     import xarray
     from scipy.sparse import coo_array
 
+    from p3s.predict.gate import Finding
     from p3s.predict.types import WeakPrediction
+    from p3s.report.compare import Comparison
     from p3s.signature.matrix import CommMatrix
 
 __all__ = [
@@ -375,6 +377,52 @@ class Study:
         for name in (field.name for field in fields(WhatIfAt)):
             columns["processes" if name == "n" else name] = [getattr(at, name) for _, at in rows]
         return Table(columns)
+
+    def next(self) -> Table:
+        """Return the counts whose traces would decide most, the most telling first, and why."""
+        from p3s.pipeline.records import model_of
+
+        ensure_model(self._directory, self._progress)
+        found = model_of(self._directory).next
+        return Table({"processes": [each.n for each in found], "why": [each.why for each in found]})
+
+    def explain(self, phase: int) -> str:
+        """Return what the equations of a phase rest on: the values behind each rule, its rivals."""
+        from p3s.model.text import phase_values
+        from p3s.report.explain import chosen, render
+
+        ensure_model(self._directory, self._progress)
+        record = model_record(self._directory)
+        values = phase_values(record.model, phase, chosen(record.model, phase, None, False))
+        return render(record.model, values, record.places, phase, None, False)
+
+    def gate(self, *conditions: str, base: Study | None = None) -> tuple[Finding, ...]:
+        """Return what conditions on the saved prediction come to, as "efficiency@64 < 60%".
+
+        base: study whose prediction "base." means. Raises P3SError where nothing is predicted.
+        """
+        from p3s.pipeline.records import as_of_now
+        from p3s.pipeline.saved import PredictionFile
+        from p3s.predict.gate import check, parse
+
+        other = None if base is None else as_of_now(PredictionFile.load(base.path))
+        mine = as_of_now(PredictionFile.load(self.path))
+        return tuple(check(parse(text), mine, other) for text in conditions)
+
+    def compare(self, other: Study, n: int | None = None) -> Comparison:
+        """Return the saved predictions of this study and another, side by side.
+
+        n: count at which phases are compared, by default the largest common one.
+        """
+        from p3s.pipeline.records import command_of
+        from p3s.pipeline.saved import read_prediction
+        from p3s.report.compare import compare
+
+        paths = (self.path, other.path)
+        first, second = (read_prediction(path) for path in paths)
+        names = (str(paths[0]), str(paths[1]))
+        commands = (command_of(paths[0]), command_of(paths[1]))
+        return compare(first, second, names=names, commands=commands, n=n)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return what an extension adds, such as ``place``, for this study."""

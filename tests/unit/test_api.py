@@ -207,3 +207,19 @@ def test_what_changes_would_save(study: p3s.Study) -> None:
     assert alone.content.what_if == ()
     with pytest.raises(UsageError, match="did you mean latency"):
         study.what_if("latncy/2", 32)
+
+
+def test_a_study_explains_itself_and_is_held_to_conditions(study: p3s.Study) -> None:
+    proposed = study.next()
+    assert len(proposed["processes"]) == len(proposed["why"])
+    assert "rivals" in study.explain(0) or "phase 0" in study.explain(0)
+    with pytest.raises(UsageError, match="phases 0 to"):
+        study.explain(99)
+    predicted = study.predict([32, 64], estimator="typical")
+    slow, fast = study.gate("time@64 > 1 ns", "time@64 > 1 h", base=study)
+    assert slow.met and not fast.met
+    (same,) = study.gate("time@64 > 1.01 * base.time@64", base=study)
+    assert not same.met
+    both = study.compare(study)
+    assert both.n == max(predicted.counts) and both.counts
+    assert all(pair.a_s == pair.b_s for pair in both.counts)
