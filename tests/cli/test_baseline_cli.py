@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from commands import cli
 
+from p3s import capture
 from p3s.base.errors import Damaged, P3SError
-from p3s.base.settings import traces_of
 from p3s.base.study import Study, write_json
 from p3s.capture.types import Call, RankTrace, RunTrace
-from p3s.methods.baseline.fromstudy import times_of_study
+from p3s.methods.baseline.fromstudy import times_in
 from p3s.methods.baseline.read import read, write
 from p3s.methods.baseline.times import RunTime, Times
 
@@ -221,7 +221,7 @@ def study_of(
 ) -> Study:
     """Return a study whose captures read as these runs."""
     study = Study.create(root, ["mpiexec", "-n", "{np}", "./a"])
-    traces = {}
+    traces: dict[Path, RunTrace] = {}
     for (n, rep), (trace, status) in runs.items():
         directory = study.runs_dir(n, rep)
         directory.mkdir(parents=True)
@@ -239,7 +239,10 @@ def study_of(
             },
         )
         traces[directory] = trace
-    monkeypatch.setattr("p3s.capture.read_run", lambda path: traces[path])
+    before = capture.read_run
+    monkeypatch.setattr(
+        "p3s.capture.read_run", lambda path: traces[path] if path in traces else before(path)
+    )
     return study
 
 
@@ -253,7 +256,7 @@ def test_times_of_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share
         (16, 1): (trace_of(0.75, 0.5), "complete"),
     }
     study = study_of(tmp_path / "study", monkeypatch, runs, shared=shared)
-    found = times_of_study(traces_of(study))
+    found = times_in(study.root)
     assert [(r.n, r.seconds, r.valid) for r in found.runs if r.component == "total"] == [
         (4, 2.0, True),
         (4, 2.5, True),
@@ -271,6 +274,28 @@ def test_times_of_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share
     told = cli(f"baseline predict {study.root} -n 64 --json").data
     assert told["fitted_counts"] == [4, 8, 16]
     assert any("set aside" in note for note in told["notes"])
+
+
+def test_times_of_a_study_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./a"])
+    root.update(parameters={"threads": ["1", "2"]})
+    for threads in (1, 2):
+        runs = {(n, 0): (trace_of(4 / threads / (n - 1), 1e-3), "complete") for n in (2, 3, 5, 9)}
+        study_of(root.at_dir(f"threads={threads}"), monkeypatch, runs, shared=True)
+    found = times_in(root.root)
+    total = {
+        (r.n, dict(r.inputs)["threads"]): r.seconds for r in found.runs if r.component == "total"
+    }
+    assert total == {(n, t): 4 / t / (n - 1) for n in (2, 3, 5, 9) for t in (1.0, 2.0)}
+    assert len(found.notes) == 1
+    tree = tmp_path / "tree.json"
+    cli(
+        f"baseline fit {root.root} --family tree --workers n-1 -o {tree}",
+        out="8 runs at 1 workload",
+    )
+    told = cli(f"baseline predict {tree} -n 5 --input threads=2 --json").data
+    assert told["configurations"][0]["value"] == pytest.approx(0.5, rel=0.05)
+    assert cli(f"baseline advise {tree} --max-cores 8 --json").data["best"][0]["workers"] == 8
 
 
 def test_a_study_without_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

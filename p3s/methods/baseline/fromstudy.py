@@ -3,57 +3,76 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from p3s.base.errors import P3SError
 from p3s.base.records import Traces
+from p3s.base.settings import Setting, settings_in, traces_of
 from p3s.methods.baseline.times import RunTime, Times
+from p3s.pipeline.records import opened
 from p3s.predict.types import Prediction
 
 #: How runs say that their work was counted in an emulator.
 _EMULATOR = "qemu"
 
 
-def times_of_study(traces: Traces) -> Times:
+def times_in(root: Path) -> Times:
+    """Return the times of every run of the study in a directory; errors: of :func:`times_of`."""
+    study = opened(root)
+    values = [(setting, traces_of(at)) for setting, at in settings_in(study)]
+    return times_of(values or [({}, traces_of(study))], root)
+
+
+def times_of(values: Sequence[tuple[Setting, Traces]], root: Path) -> Times:
     """Return the times of every run, from the end of MPI_Init to the start of MPI_Finalize.
 
-    The components "total", "compute" (CPU time of the busiest rank) and "comm" (the rest). Runs
-    that ended early are set aside; runs in an emulator have no times, native ones beside them do.
+    values: parameters, which are inputs, and what was traced with them; root: of the study. The
+    components "total", "compute" (CPU time of the busiest rank) and "comm" (the rest). Runs that
+    ended early are set aside; runs in an emulator have no times, native ones beside them do.
     Errors: P3SError where no run has a time.
     """
+    runs: list[RunTime] = []
+    shared: set[int] = set()
+    for setting, traces in values:
+        inputs = tuple((name, float(value)) for name, value in setting.items())
+        runs += [replace(run, inputs=inputs) for run in _runs(traces, shared)]
+    if not any(run.valid for run in runs):
+        raise P3SError(
+            f"{root}: none of its runs has a run time" + (f" ({runs[0].why})" if runs else "")
+        )
+    return Times(tuple(runs), tuple(_notes(shared)), {"command": list(values[0][1].command)})
+
+
+def _runs(traces: Traces, shared: set[int]) -> Iterator[RunTime]:
+    """Yield the times of runs; counts whose ranks shared cores are added to ``shared``."""
     from p3s.capture import read_run
     from p3s.predict.residual import run_times
 
-    runs: list[RunTime] = []
-    shared: set[int] = set()
     for np in sorted({run.np for run in (*traces.runs, *traces.timed)} - traces.unused):
         for record in traces.of(np):
             if record.status != "complete":
-                runs.append(RunTime(np, None, record.rep, why=f"{record.path.name}: ended early"))
+                yield RunTime(np, None, record.rep, why=f"{record.path.name}: ended early")
                 continue
             trace = read_run(record.path)
             if str(trace.work_origin).startswith(_EMULATOR):
-                runs.append(RunTime(np, None, record.rep, why="counted in an emulator"))
+                yield RunTime(np, None, record.rep, why="counted in an emulator")
                 continue
             found = run_times(trace)
             if not found.wall_s > 0:
-                runs.append(RunTime(np, None, record.rep, why="recorded no time"))
+                yield RunTime(np, None, record.rep, why="recorded no time")
                 continue
             if record.info.get("oversubscribed", True):
                 shared.add(np)
             code = record.info.get("exit_code")
-            runs.append(RunTime(np, found.wall_s, record.rep, exit_code=code))
+            yield RunTime(np, found.wall_s, record.rep, exit_code=code)
             if math.isfinite(found.work_s) and 0 < found.work_s < found.wall_s:
                 for part, seconds in (
                     ("compute", found.work_s),
                     ("comm", found.wall_s - found.work_s),
                 ):
-                    runs.append(RunTime(np, seconds, record.rep, component=part))
-    if not any(run.valid for run in runs):
-        raise P3SError(
-            f"{traces.root}: none of its runs has a run time"
-            + (f" ({runs[0].why})" if runs else "")
-        )
-    return Times(tuple(runs), tuple(_notes(shared)), {"command": list(traces.command)})
+                    yield RunTime(np, seconds, record.rep, component=part)
 
 
 def _notes(shared: set[int]) -> list[str]:

@@ -61,10 +61,9 @@ def read(path: Path, processes: str = "") -> Times:
     """
     path = Path(path)
     if path.is_dir():
-        from p3s.methods.baseline.fromstudy import times_of_study
-        from p3s.pipeline.records import traced
+        from p3s.methods.baseline.fromstudy import times_in
 
-        return times_of_study(traced(path))
+        return times_in(path)
     counts: Sequence[str] = (processes,) if processes else COUNT
     suffix = path.suffix.lower()
     if suffix == ".parquet":

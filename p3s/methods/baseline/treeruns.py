@@ -205,12 +205,12 @@ def _described(table: Table, labels: Mapping[str, Sequence[str]], reading: Readi
     threads = _one_of(made, _THREADS)
     if not name:
         rest = [n for n in made if n not in (threads, "processes", *table.levels)]
-        if len(rest) != 1:
+        if len(rest) > 1:
             raise P3SError(
-                "which column is the workload? name it so, or say it: --workload "
-                + (rest[0] if rest else "COLUMN")
+                f"which column is the workload? name it so, or say it: --workload {rest[0]}"
             )
-        name = rest[0]
+        name = rest[0] if rest else _WORKLOAD[0]
+        made.setdefault(name, np.ones(len(table)))
     if name not in made:
         raise P3SError(f"--workload {name}: is no column of numbers; there are {table.names}")
     workers = made["processes"] - reading.others
@@ -218,9 +218,10 @@ def _described(table: Table, labels: Mapping[str, Sequence[str]], reading: Readi
         least = int(made["processes"].min())
         raise P3SError(f"--workers {reading.workers}: a run of {least} has no worker")
     thread = _threads(made)
+    workload = made[name]
     for old in (name, threads):
         made.pop(old or "", None)
-    made |= derived(table.columns[name], workers, thread)
+    made |= derived(workload, workers, thread)
     if reading.cores:
         far = _far(table, labels)
         made |= placed(reading.cores, made["processes"], thread, reading.per_node, far)

@@ -135,7 +135,7 @@ def predict_tree(
     threads = given.pop("threads", 1.0 if stored.threads == (1.0,) else None)
     if threads is None:
         raise UsageError("the tree depends on threads; give their number: --input threads=4")
-    workload = _workload(given)
+    workload = _workload(given, stored)
     pairs_ = np.array([(float(_workers(stored, n)), threads) for n in counts])
     columns = stored.columns(workload, pairs_, given, affinity)
     said = choose(Evaluator.of(stored.tree), columns, top=None)
@@ -176,10 +176,12 @@ def _workers(stored: Stored, n: int) -> int:
     return n - stored.others
 
 
-def _workload(given: dict[str, float]) -> float:
+def _workload(given: dict[str, float], stored: Stored) -> float:
     for name in ("workload", "W"):
         if name in given:
             return given.pop(name)
+    if len(stored.tree.workloads) == 1:
+        return float(stored.tree.workloads[0])
     raise UsageError("the tree depends on the workload; give it: --input workload=2000")
 
 
@@ -344,7 +346,7 @@ def advise(
 
     stored = TREE.read(file)
     values = numbers(given or [])
-    workload = _workload(values)
+    workload = _workload(values, stored)
     k = [float(_workers(stored, n)) for n in by_rule(counts, "-n")] if counts else []
     t = [float(n) for n in by_rule(threads, "--threads")] if threads else []
     limits = Limits(max_cores, max_processes, None, stored.others, per_node, node_cores)
