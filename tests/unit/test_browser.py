@@ -82,13 +82,13 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Reports of one phase, of a handful, of 500, of hostile names; a comparison, and threads."""
+    """Reports of one phase, of a handful, of 250, of hostile names; a comparison, and threads."""
     root = tmp_path_factory.mktemp("pages")
     many = tuple(2**k for k in range(1, 11))
     made = {
         "few": (made_prediction(), None),
         "one": (made_prediction((8,), 1), models.one_phase()),
-        "huge": (made_prediction(many, 500), models.many()),
+        "huge": (made_prediction(many, 250), models.many()),
         "hostile": (hostile_prediction(), models.hostile()),
         "doubtful": (
             made_prediction(

@@ -127,9 +127,9 @@ def true_factor(truth: Place, base: Spec, target: Spec, x: Sequence[float]) -> n
 # ---- the interval holds the truth ----------------------------------------------------------
 
 
-def test_the_interval_contains_the_truth_for_hundreds_of_machines_and_places() -> None:
+def test_the_interval_contains_the_truth_for_many_machines_and_places() -> None:
     inside, total, error, clock = 0, 0, [], []
-    for seed in range(200):
+    for seed in range(90):
         rng = np.random.default_rng(seed)
         base, target, truth = spec(rng, "base"), spec(rng, "target"), place(rng)
         x = np.sort(1e8 * np.exp2(rng.uniform(-2.5, 3.0, int(rng.integers(4, 10)))))
