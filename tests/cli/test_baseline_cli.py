@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import hybrid_machine as machine
 import numpy as np
 import pytest
+from capture_writer import put_run_json
 from commands import cli
 from named_studies import FIT_TREE, TRAINING, written
 
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.settings import traces_of
-from p3s.base.study import Study, write_json
+from p3s.base.study import Study
 from p3s.capture.types import Call, RankTrace, RunTrace
 from p3s.methods.baseline.fromstudy import times_of_study
 from p3s.methods.baseline.iterations import iterated
@@ -127,14 +126,6 @@ def test_tables_as_scripts_and_batch_systems_write_them(
     assert [(run.n, run.seconds) for run in runs] == list(zip((4, 8), times, strict=True))
 
 
-def test_the_column_of_the_process_count_is_chosen(tmp_path: Path) -> None:
-    path, output = given(tmp_path, "p,n,seconds\n4,1,8\n8,1,4\n"), str(tmp_path / "b.json")
-    cli(f"baseline fit {path} -o", output, code=1)
-    cli(f"baseline fit {path} --processes p -o", output)
-    cli(f"baseline predict {path} -n 16 --processes p")
-    cli(f"baseline fit {path} --processes ranks -o", output, code=1)
-
-
 def test_no_text_at_all(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(bytes(range(256)))
     with pytest.raises(P3SError):
@@ -149,49 +140,6 @@ def test_no_text_at_all(tmp_path: Path) -> None:
 
 
 # ---- commands ------------------------------------------------------------------------------
-
-
-def test_fit_then_predict(tmp_path: Path, times: Path) -> None:
-    file = tmp_path / "b.json"
-    cli(f"baseline fit {times} -o {file}", out=("error at 32", "spread"))
-    found = cli(f"baseline predict {file} -n 64,256 --json").data
-    assert found["schema"] == "p3s.baseline_prediction"
-    assert [row["n"] for row in found["counts"]] == [64, 256]
-    assert [row["ratio"] for row in found["counts"]] == [2.0, 8.0]
-    for row in found["counts"]:
-        assert row["low_s"] <= row["time_s"] <= row["high_s"]
-        assert row["time_s"] == pytest.approx(1 + 100 / row["n"], rel=0.05)
-
-
-def test_far_out_is_of_low_confidence(times: Path) -> None:
-    cli(
-        f"baseline predict {times} -n 1024",
-        code=3,
-        out="times the largest run",
-        err="32 times the largest run",
-    )
-
-
-def test_errors_against_runs_at_the_targets(tmp_path: Path, times: Path) -> None:
-    large = given(tmp_path, "n,seconds\n64,2.5625\n64,3\n128,x\n256,1.25\n", "large.csv")
-    found = cli(f"baseline predict {times} -n 64,128,200,256 --against {large} --json").data[
-        "compared"
-    ]
-    errors = [row["error"] for row in found["targets"]]
-    assert errors[0] == pytest.approx(0.0, abs=0.05) and errors[1] is None and errors[2] is None
-    assert [row["why"] for row in found["targets"]] == ["", "no time in row 4", "not run", ""]
-    assert found["median"] == pytest.approx((abs(errors[0]) + abs(errors[3])) / 2)
-    cli(f"baseline predict {times} -n 64,128 --against {large}", out="no time in row 4")
-
-
-def test_forms_with_inputs(tmp_path: Path) -> None:
-    rows = "".join(f"{n},{size},{size * 10 / n}\n" for n in (4, 8, 16, 32) for size in (1, 2, 4))
-    path = given(tmp_path, "n,size,seconds\n" + rows, "t.csv")
-    found = cli(f"baseline predict {path} -n 64 --input size=8 --json").data
-    assert found["counts"][0]["time_s"] == pytest.approx(80 / 64, rel=1e-6)
-    cli(f"baseline predict {path} -n 64", code=2, err="size")
-    cli(f"baseline predict {path} -n 64 --family three-term", code=1, err="--where size=VALUE")
-    cli(f"baseline predict {path} -n 64 --family three-term --where size=2")
 
 
 # ---- studies, running ----------------------------------------------------------------------
@@ -233,19 +181,7 @@ def study_of(
     for (n, rep), (trace, status) in runs.items():
         directory = study.runs_dir(n, rep)
         directory.mkdir(parents=True)
-        write_json(
-            directory / "run.json",
-            {
-                "schema": "p3s.run",
-                "schema_version": 1,
-                "np": n,
-                "status": status,
-                "exit_code": 0,
-                "wall_s": 9.0,
-                "oversubscribed": shared,
-                "cores": 2,
-            },
-        )
+        put_run_json(directory, n, status=status, wall_s=9.0, oversubscribed=shared)
         traces[directory] = trace
     monkeypatch.setattr("p3s.capture.read_run", lambda path: traces[path])
     return study
@@ -420,7 +356,6 @@ def test_wrong_tables_are_one_line(tmp_path: Path) -> None:
     cli(f"baseline iterations {empty} -o {tmp_path}", code=2)
 
 
-VALIDATION = machine.workloads(machine.VALIDATION["nb"])[2:-8:6]
 NODE = (
     '<topology version="2.0"><object type="Machine"><object type="Package">'
     + '<object type="L2Cache"><object type="Core"/><object type="Core"/></object>' * 2
@@ -432,94 +367,8 @@ EXPRESSION = ["--expression", machine.EXPRESSION["nb"]]
 ASK = ["--input", "workload=5000"]
 
 
-@pytest.fixture
-def files(named: Callable[[str], Path], tmp_path: Path) -> dict[str, Path]:
-    """Runs, those of fresh workloads, and a tree, to be changed."""
-    for path in named("TREES").iterdir():
-        shutil.copy(path, tmp_path)
-    return {name: tmp_path / f"{name}.csv" for name in ("train", "fresh")} | {
-        "tree": tmp_path / "tree.json"
-    }
-
-
 def said(words: list[str], code: int = 0) -> str:
     return cli(*words, code=code).out
-
-
-def test_fit_tells_what_it_grew(files: dict[str, Path]) -> None:
-    words = [*FIT_TREE, str(files["train"]), "-o", str(files["tree"]), "--expression"]
-    split = (machine.EXPRESSION["nb"], "--split", "workload,workers,w1")
-    after = f"next: p3s baseline check {files['tree']}"
-    cli(*words, *split, out=("1,120 runs at 20 workloads", "splits on"), err=after)
-    found = json.loads(said([*words, machine.EXPRESSION["nb"], "--json"]))
-    assert found["schema"] == "p3s.tree" and found["others"] == 1
-    assert found["tree"]["expression"] == machine.EXPRESSION["nb"]
-    assert found["workers"] == [float(k) for k in machine.WORKERS]
-    assert files["tree"].with_name("tree.json.1").exists(), "the tree before is kept"
-
-
-def test_check(files: dict[str, Path]) -> None:
-    words = ["baseline", "check", str(files["tree"])]
-    out = said([*words, str(files["fresh"])])
-    assert "the tree passes: median error" in out and "advice, as workers x threads" in out
-    found = json.loads(said([*words, str(files["fresh"]), "--json"]))
-    assert found["verdict"]["passed"] and len(found["best"]) == len(VALIDATION)
-    assert sum(found["kinds"].values()) == pytest.approx(1)
-    out = said([*words, str(files["train"])], 3)
-    assert "errors of the tree's own runs" in out and "workload" in out
-
-
-def test_a_tree_that_does_not_pass(files: dict[str, Path], tmp_path: Path) -> None:
-    noisy = written(tmp_path / "noisy.csv", machine.runs("nb", VALIDATION, 0.5, 1))
-    out = said(["baseline", "check", str(files["tree"]), str(noisy)], 3)
-    assert "does not pass (median" in out and "measure next: workload" in out
-
-
-def test_advise(files: dict[str, Path]) -> None:
-    words = ["baseline", "advise", str(files["tree"]), *ASK, "--max-cores", "24"]
-    found = json.loads(said([*words, "--json"]))
-    assert len(found["best"]) == 3
-    for best in found["best"]:
-        assert best["workers"] * best["threads"] <= 24 and best["n"] == best["workers"] + 1
-    assert (found["best"][0]["workers"], found["best"][0]["threads"]) == (4, 4)
-    out = said([*words, "--top", "5", "--objective", "core-hours"])
-    assert len(out.splitlines()) == 6 and "core hours" in out
-    asked = ["-n", "3,5-7", "--threads", "2-3"]
-    found = json.loads(said([*words, *asked, "--top", "99", "--json"]))
-    assert {(b["n"], b["threads"]) for b in found["best"]} == {
-        (n, t) for n in (3, 5, 6, 7) for t in (2, 3)
-    }
-    said([*words[:3], "--input", "W=1e9"], 3)
-
-
-def test_predict(files: dict[str, Path]) -> None:
-    words = ["baseline", "predict", str(files["tree"]), "-n", "5,9", *ASK]
-    found = json.loads(said([*words, "--input", "threads=4", "--json"]))
-    true, _ = machine.times("nb", np.full(2, 5000.0), np.array([4.0, 8.0]), np.array([4, 4]))
-    assert [r["value"] for r in found["configurations"]] == pytest.approx(true, rel=0.06)
-    words[4] = "99"
-    assert "outside the runs" in said([*words, "--input", "threads=4"], 3)
-
-
-def test_the_index(files: dict[str, Path]) -> None:
-    tree = files["tree"].with_name("index.json")
-    cli(*FIT_TREE, files["train"], "-o", tree, "--target", "index")
-    words = ["--input", "workload=20000", "--json", "--top", "1", "--objective"]
-    time = json.loads(said(["baseline", "advise", str(files["tree"]), *words, "time"]))
-    index = json.loads(said(["baseline", "advise", str(tree), *words, "index"]))
-    assert index["best"][0]["workers"] < time["best"][0]["workers"]
-    cli(f"baseline advise {tree}", *words, "time", code=2)
-
-
-def test_pruned_with_workloads_kept_out(files: dict[str, Path]) -> None:
-    tree = files["tree"].with_name("pruned.json")
-    words = [*FIT_TREE, str(files["train"]), "-o", str(tree), "--validate", "4", "--json"]
-    whole = json.loads(said(words))
-    out = cli(f"baseline check {tree} {files['train']} --json", code=(0, 3)).out
-    assert len(json.loads(out)["best"]) == 20 - len(whole["tree"]["workloads"]) == 4
-    pruned = json.loads(said([*words, "--prune"]))
-    assert len(pruned["tree"]["nodes"]) <= len(whole["tree"]["nodes"])
-    assert len(pruned["tree"]["workloads"]) == 20
 
 
 def test_placement(tmp_path: Path) -> None:

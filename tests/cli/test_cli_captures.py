@@ -60,15 +60,6 @@ def as_json(line: str) -> tuple[int, dict[str, Any]]:
 # ---- check ---------------------------------------------------------------------------------
 
 
-def test_check_of_a_complete_run(ring: Path) -> None:
-    text = cli(f"check {ring}").out
-    assert text.startswith(f"{ring}: complete, 2 ranks, 20 events") and "note" not in text
-    code, data = as_json(f"check {ring}")
-    assert (code, data["schema"], data["ok"]) == (0, "p3s.check", True)
-    assert [rank["status"] for rank in data["runs"][0]["ranks"]] == ["complete"] * 2
-    assert [rank["events"] for rank in data["runs"][0]["ranks"]] == [10, 10]
-
-
 def test_check_of_a_study_and_of_a_file(tmp_path: Path) -> None:
     study = a_study(tmp_path / "study", repeats=2)
     code, data = as_json(f"check {study.root}")
@@ -357,16 +348,6 @@ def test_dump_as_json_has_the_same_numbers(ring: Path) -> None:
             trace.calls[c].op for c in rank.call
         ]
         assert [row[:2] for row in found["done"]] == rank.done.tolist()
-
-
-def test_dump_summary(ring: Path) -> None:
-    text = cli(f"dump {ring} --summary").out
-    assert "MPI_Isend    send             6    384        48" in text
-    assert "14 polls found nothing" in text and "not modelled" not in text
-    code, data = as_json(f"dump {ring} --summary")
-    assert code == 0 and data["runs"][0]["calls"]["MPI_Irecv"]["bytes"] == 384
-    assert data["runs"][0]["failed_polls"] == 14
-    cli(f"dump {ring} --summary --rank 0", code=2)
 
 
 def test_dump_of_a_damaged_run_says_so(ring: Path) -> None:

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import random
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from commands import cli
 from made_predictions import made_prediction, reason
-from report_studies import put_study
+from named_studies import NEW, OLD, TEN, at_512, timed
 from test_far_next import put_run
 
 from p3s.base.errors import P3SError, UsageError
@@ -31,28 +30,6 @@ COUNTS = (4, 16, 64, 512)
 
 def compare(a: PredictionFile, b: PredictionFile, **more: Any) -> Comparison:
     return compared(a.content, b.content, **more)
-
-
-def times(by_count: dict[int, float], **changes: Any) -> PredictionFile:
-    """Return a prediction with these run times, each within 10 %."""
-    data = made_prediction(tuple(by_count), measured=(), **changes)
-    base = next(iter(by_count.values()))
-    first = next(iter(by_count))
-    for row in data["counts"]:
-        time = by_count[row["n"]]
-        row.update(time_s=time, low_s=0.9 * time, high_s=1.1 * time)
-        for key, value in (
-            ("speedup", time),
-            ("speedup_low", 1.1 * time),
-            ("speedup_high", 0.9 * time),
-        ):
-            row[key] = base / value if value else 0.0
-        row["efficiency"] = row["speedup"] * first / row["n"]
-    return PredictionFile.of(data)
-
-
-OLD = times({4: 100.0, 16: 30.0, 64: 10.0, 512: 4.0})
-NEW = times({4: 120.0, 16: 31.0, 64: 8.0, 512: 3.0})
 
 
 def test_ratios_and_their_ends() -> None:
@@ -77,25 +54,25 @@ def test_the_verdict_says_who_how_sure_and_where_it_turns() -> None:
     assert back[0].startswith("At 4 processes B is 1.20x as fast as A (100 s against 120 s), but")
     slower = compare(NEW, OLD).verdict
     assert slower[0].startswith("At 512 processes B is slower than A by 33.3 %")
-    far = compare(OLD, times({4: 100.0, 512: 9.0})).verdict
+    far = compare(OLD, timed({4: 100.0, 512: 9.0})).verdict
     assert far[0].startswith("At 512 processes B takes 2.25x as long as A (9.00 s against 4.00 s)")
     same = compare(OLD, OLD)
     assert same.verdict == ["At 512 processes B takes as long as A (4.00 s against 4.00 s)."]
     assert not same.differences and {pair.change_s for pair in same.phases} == {0.0}
-    always = compare(OLD, times({4: 50.0, 16: 15.0, 64: 5.0, 512: 2.0})).verdict
+    always = compare(OLD, timed({4: 50.0, 16: 15.0, 64: 5.0, 512: 2.0})).verdict
     assert "B is faster at all common counts." in always
-    often = compare(OLD, times({4: 50.0, 16: 60.0, 64: 5.0, 512: 6.0})).verdict
+    often = compare(OLD, timed({4: 50.0, 16: 60.0, 64: 5.0, 512: 6.0})).verdict
     assert "Which one is faster changes several times." in often
 
 
 def test_unknown_intervals_and_zero_times() -> None:
-    blank = times({4: 100.0, 16: 30.0, 64: 10.0, 512: 2.0}).data
+    blank = timed({4: 100.0, 16: 30.0, 64: 10.0, 512: 2.0}).data
     for row in blank["counts"]:
         row.update(low_s=None, high_s=None)
     found = compare(OLD, PredictionFile.of(blank))
     assert found.counts[-1].apart is None and found.counts[-1].low is None
     assert "not known" in found.verdict[0]
-    nothing = times(dict.fromkeys(COUNTS, 0.0))
+    nothing = timed(dict.fromkeys(COUNTS, 0.0))
     gone = compare(OLD, nothing)
     assert gone.counts[0].ratio == 0.0 and "faster than A" in gone.verdict[0]
     come = compare(nothing, OLD)
@@ -164,7 +141,7 @@ def test_parts_that_are_not_told_apart_count_as_communication() -> None:
 
 
 def test_counts_of_one_of_them_only_and_none_in_common() -> None:
-    other = times({2: 200.0, 64: 10.0, 4096: 1.0})
+    other = timed({2: 200.0, 64: 10.0, 4096: 1.0})
     found = compare(OLD, other)
     assert (found.only_a, found.only_b, found.n) == ([4, 16, 512], [2, 4096], 64)
     assert any("relate to 4 processes in A, to 2 in B" in note for note in found.notes)
@@ -172,7 +149,7 @@ def test_counts_of_one_of_them_only_and_none_in_common() -> None:
     assert "only in A: 4, 16 and 512 processes" in text
     assert "only in B: 2 and 4,096 processes" in text
     with pytest.raises(P3SError, match="no common process count: A has 4, 16, 64, 512, B has 3"):
-        compare(OLD, times({3: 1.0}))
+        compare(OLD, timed({3: 1.0}))
     with pytest.raises(P3SError, match="16 is not among the common process counts, which are 64"):
         compare(OLD, other, n=16)
 
@@ -217,81 +194,13 @@ def test_doubtful_times_say_so_first() -> None:
     assert "not-representative: B: communication at all" in as_text(found)
 
 
-@pytest.fixture
-def studies(tmp_path: Path) -> tuple[str, str]:
-    paths = []
-    for name, made in (("old", OLD), ("new", NEW)):
-        study = Study.create(tmp_path / name, ["mpiexec", "-n", "{np}", f"./{name}"])
-        made.save(study.prediction_path)
-        paths.append(str(study.root))
-    return paths[0], paths[1]
-
-
-def test_command_on_studies_and_files(studies: tuple[str, str]) -> None:
-    old, new = studies
-    text = cli("compare", old, new).out
-    assert text.startswith("At 512 processes B is 1.33x as fast as A")
-    assert re.search(r"command +mpiexec -n \{np\} \./old +mpiexec -n \{np\} \./new", text)
-    assert f"A: {old}\nB: {new}" in text
-    cli(f"compare {old}/prediction.json", new, "-n", "16", out="Phases at 16 processes")
-
-
-def test_csv_json_and_picture(studies: tuple[str, str], tmp_path: Path) -> None:
-    old, new = studies
-    rows = list(csv.DictReader(io.StringIO(cli("compare", old, new, "--csv").out)))
+def test_csv_has_a_row_of_each_count(named: Callable[[str], Path]) -> None:
+    place = named("COMPARED")
+    text = cli(f"compare {place / 'old'} {place / 'new'} --csv").out
+    rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["n"] for row in rows] == ["4", "16", "64", "512"]
     assert float(rows[-1]["ratio"]) == 0.75
-    picture = tmp_path / "both.svg"
-    found = cli("compare", old, new, "--json", "--picture", picture).data
-    assert found["schema"] == "p3s.compare" and found["pictures"] == [str(picture)]
-    assert found["counts"][-1]["apart"] is True
-    assert found["differences"][0]["what"] == "command"
-    assert picture.read_bytes().startswith(b"<?xml")
     assert set(as_columns(compare(OLD, NEW))) == set(rows[0])
-
-
-def test_what_is_not_to_be_trusted_is_exit_code_3(studies: tuple[str, str]) -> None:
-    old, new = studies
-    doubtful = PredictionFile.of({**NEW.data, "reasons": [reason("extrapolated", "too far")]})
-    doubtful.save(Study(Path(new)).prediction_path)
-    cli(
-        "compare",
-        old,
-        new,
-        code=3,
-        out="extrapolated: B: too far",
-        err="do not rely on this comparison",
-    )
-    cli("compare", old, new, "--csv", code=3, err="(extrapolated): B: too far")
-
-
-def test_the_page_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        put_study(tmp_path / name, made_prediction())
-    page = tmp_path / "both.html"
-    cli(f"compare {tmp_path / 'a'} {tmp_path / 'b'} --html {page}", out=f"page: {page}")
-    assert page.read_text().startswith("<!DOCTYPE html>")
-
-
-def prediction(**rows: Any) -> PredictionFile:
-    """Return a made prediction; ``rows`` are changes to the row at 512."""
-    data = made_prediction((4, 16, 64, 512))
-    data["counts"][-1].update(rows)
-    return PredictionFile.of(data)
-
-
-# 10.0 s at 512 with an interval of 8 to 12.5 s; 64 times the processes, 16 times as fast
-TEN = prediction(
-    time_s=10.0,
-    low_s=8.0,
-    high_s=12.5,
-    speedup=16.0,
-    speedup_low=12.8,
-    speedup_high=20.0,
-    efficiency=0.125,
-    cost_core_h=512 * 10 / 3600,
-    waiting_s=2.5,
-)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +256,7 @@ def test_a_factor_scales_the_limit_but_not_what_is_shown() -> None:
 
 
 def test_another_prediction_is_the_base() -> None:
-    slow = prediction(time_s=11.5, low_s=11.0, high_s=12.0)
+    slow = at_512(time_s=11.5, low_s=11.0, high_s=12.0)
     condition = parse("time@512 > 1.1 * base.time@512")
     assert condition.needs_base
     assert check(condition, slow, TEN).met and not check(condition, TEN, TEN).met
@@ -363,7 +272,7 @@ def test_a_knee_that_is_not_reached_is_above_the_largest_count() -> None:
 
 
 def test_what_is_not_known_is_not_passed() -> None:
-    blank = prediction(low_s=None, high_s=None, speedup_low=None, speedup_high=None, waiting_s=None)
+    blank = at_512(low_s=None, high_s=None, speedup_low=None, speedup_high=None, waiting_s=None)
     assert check(parse("time@512 > 9"), blank).certain is None
     for text in ("time.high@512 > 9", "efficiency.low@512 < 1", "waiting@512 > 1"):
         with pytest.raises(P3SError, match="known"):
@@ -420,37 +329,6 @@ def test_any_text_is_read_or_refused() -> None:
     assert read > 5  # it is not all refused
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    path = tmp_path / "prediction.json"
-    TEN.save(path)
-    return path
-
-
-def test_exit_codes_and_lines(saved: Path) -> None:
-    assert cli(f"gate {saved} --fail-if 'time@512 > 20 s'").out.splitlines()[1].split() == [
-        "passed",
-        "time@512",
-        ">",
-        "20",
-        "s",
-        "time@512",
-        "=",
-        "10.0",
-        "s",
-        "(8.00",
-        "s",
-        "to",
-        "12.5",
-        "s)",
-    ]
-    two = ["--fail-if", "time@512 > 20 s", "--fail-if", "efficiency@512 < 60 %"]
-    shown = cli(f"gate {saved}", *two, code=4)
-    assert [line.split()[0] for line in shown.out.splitlines()] == ["gate", "passed", "FAILED"]
-    assert "1 of 2 conditions is true" in shown.err
-    cli(f"gate {saved} --fail-if 'time@512 > 9 s'", code=4, out="FAILED?")
-
-
 @pytest.mark.parametrize("left", [3, 1])
 def test_a_prediction_whose_runs_were_deleted_does_not_pass(left: int, tmp_path: Path) -> None:
     study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
@@ -474,64 +352,11 @@ def test_a_prediction_whose_runs_were_deleted_does_not_pass(left: int, tmp_path:
     cli(f"report {study.root} --csv", code=3, err="do not rely on this prediction (outdated)")
 
 
-def test_what_is_not_to_be_trusted_is_no_pass_unless_the_gate_fails(
-    tmp_path: Path, saved: Path
-) -> None:
-    doubtful = tmp_path / "doubtful.json"
-    reasons = [
-        reason("no-rule", "20 % of the program has no rule", "trace another count"),
-        reason("shared-cores", "at 4 processes ranks shared cores", "", False),
-    ]
-    PredictionFile.of({**TEN.data, "reasons": reasons}).save(doubtful)
-    shown = cli(f"gate {doubtful} --fail-if 'time@512 > 20'", code=3)
-    assert "p3s: no pass (no-rule): 20 % of the program has no rule; trace another" in shown.err
-    assert "--allow no-rule" in shown.err and "mind (shared-cores): at 4 processes" in shown.err
-    assert shown.out.splitlines()[1].startswith("no pass") and "passed" not in shown.out
-    cli(f"gate {doubtful} --fail-if 'time@512 > 9'", code=4)
-    against = ["--base", str(doubtful), "--fail-if", "time@512 > 1.1*base.time@512"]
-    cli(f"gate {saved}", *against, code=3, err="base: 20 %")
-
-
-def test_reasons_are_allowed_by_their_codes(tmp_path: Path) -> None:
-    path = tmp_path / "shared.json"
-    made = made_prediction(representative=False)
-    PredictionFile.of(made).save(path)
-    gate = ["gate", str(path), "--fail-if", "time@512 > 1 h"]
-    found = cli(*gate, "--json", code=3).data
-    assert (found["passed"], found["exit_code"], found["allowed"]) == (False, 3, [])
-    assert found["reasons"][0]["code"] == "not-representative"
-    found = cli(*gate, "--allow", "not-representative", "--json").data
-    assert (found["passed"], found["allowed"]) == (True, ["not-representative"])
-    cli(*gate, "--allow", "superlinear", code=3)  # another reason was allowed
-    made["reasons"].append(reason("superlinear", "the efficiency is 300 %"))
-    PredictionFile.of(made).save(path)
-    cli(*gate, "--allow", "not-representative", code=3)
-    cli(*gate, "--allow", "not-representative, superlinear")
-    cli(*gate, "--allow", "not-representative", "--allow", "superlinear")
-    against = ["--base", str(path), "--fail-if", "time@512 > 2*base.time@512"]
-    cli(f"gate {path}", *against, "--allow", "not-representative,superlinear")
-
-
-def test_a_code_that_is_none_is_wrong_use(saved: Path) -> None:
-    said = cli(f"gate {saved} --fail-if 'time@512 > 1 h' --allow everything", code=2).err
+def test_a_code_that_is_none_is_wrong_use(named: Callable[[str], Path]) -> None:
+    said = cli(
+        f"gate {named('GATED') / 'ten.json'} --fail-if 'time@512 > 1 h' --allow everything", code=2
+    ).err
     assert "--allow everything" in said and all(code in said for code in CODES)
-
-
-def test_json_is_one_object_also_when_it_fails(saved: Path) -> None:
-    knee = ["--fail-if", "time@512 > 9", "--fail-if", "knee > 4", "--fail-if", "waiting@512 > 3"]
-    found = cli(f"gate {saved} --json", *knee, code=4).data
-    assert (found["schema"], found["passed"], found["exit_code"]) == ("p3s.gate", False, 4)
-    first, second, third = found["conditions"]
-    assert first.pop("chance") > 0.9, "of joint draws of the parts, not of the ends"
-    assert first == {
-        "fail_if": "time@512 > 9",
-        "failed": True,
-        "certain": False,
-        "values": {"time@512": {"value": 10.0, "low": 8.0, "high": 12.5}},
-    }
-    assert second["values"]["knee"]["value"] == TEN.data["knee"]
-    assert third["values"]["waiting@512"] == {"value": 2.5, "low": None, "high": None}
-    assert third["certain"] is None and not third["failed"]
 
 
 # ---- a demand --------------------------------------------------------------------------------

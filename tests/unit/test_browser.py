@@ -430,7 +430,14 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
         return file.read().decode()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+#: What axe asks of every page, and of the same page in other colours.
+RULES: dict[str, Any] = {
+    "light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
+    "dark": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]},
+}
+
+
+@pytest.mark.parametrize("theme", RULES)
 @pytest.mark.parametrize("name", ["few", "doubtful", "compare", "threads"])
 def test_axe_finds_nothing_against_wcag_aa(
     browser: Any, pages: dict[str, Path], axe: str, name: str, theme: str
@@ -440,9 +447,11 @@ def test_axe_finds_nothing_against_wcag_aa(
     page.evaluate(axe)
     for tab in page.locator("nav a").all():
         tab.click()
-        found = page.evaluate("""() => axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a',
-            'wcag21aa', 'best-practice']}).then(r => r.violations.map(
+        found = page.evaluate(
+            """only => axe.run(document, {runOnly: only}).then(r => r.violations.map(
             v => [v.id, v.nodes.length, v.nodes[0].html.slice(0, 200),
-            v.nodes[0].failureSummary]))""")
+            v.nodes[0].failureSummary]))""",
+            RULES[theme],
+        )
         assert found == [], tab.inner_text()
     opened.context.close()

@@ -167,12 +167,12 @@ def test_ranks_that_are_not_there_are_refused(study):
 
 
 def test_a_rank_of_a_very_large_trace_is_evaluated_alone(study):
-    write_scaled(study.root, 1 << 20, [12345])
-    there = some_dir(study.scaled_dir(1 << 20), [12345])
+    write_scaled(study.root, 1 << 18, [12345])
+    there = some_dir(study.scaled_dir(1 << 18), [12345])
     events = events_of(there, 12345)
-    row, column = divmod(12345, 1024)
+    row, column = divmod(12345, 512)
     partners = {peer for op, peer, _ in events if op == "MPI_Send"}
-    assert partners == {row * 1024 + (column ^ (1 << s)) for s in range(10)}
+    assert partners == {row * 512 + (column ^ (1 << s)) for s in range(9)}
 
 
 def test_communicators_of_large_counts_are_rules(tmp_path):
@@ -339,18 +339,3 @@ def test_iterations_cost_nothing(tmp_path: Path, trips: bool) -> None:
     assert totals(sections).sum() == pytest.approx(trace.repeat.sum(), rel=0.5)
     if trips:
         assert max(one.run_turns for one in sections) == 10**12
-
-
-@pytest.mark.parametrize("parents", [(None, 1), (1, 0), (None, None), (None, 2), (None, -1)])
-def test_phases_that_lie_in_each_other_are_refused(
-    tmp_path: Path, parents: tuple[int | None, int | None]
-) -> None:
-    study, _ = ts.put_study(tmp_path / "study", ts.sweeps(1 << 20, 10), (4, 8, 16))
-    model = json.loads(study.model_path.read_text())
-    del model["digest"]
-    for phase, parent in zip(model["phases"], parents, strict=True):
-        phase["parent"] = parent
-    study.model_path.write_text(json.dumps(model))
-    said = cli(f"scale {study.root} -n {N}", code=1).err.strip()
-    assert "the nest of phases is broken" in said or "parent" in said
-    assert said.count("\n") == 0 and not study.scaled_path(N).exists()
