@@ -376,10 +376,23 @@ class Writer:
             at += part.capacity
         return found
 
+    def begin(self, kind: int, number: int = 0) -> int:
+        """Where the first chunk of a kind begins, or a later one."""
+        parts = zip(self.offsets(), self.parts, strict=True)
+        return [at for at, part in parts if part.kind == kind][number]
+
     def save(self, folder: Path) -> Path:
         path = folder / f"rank-{self.rank:06d}.p3t"
         path.write_bytes(self.data())
         return path
+
+
+def spoil(path: Path, at: int, change: int | bytes = 1) -> None:
+    """Flip bits of the byte at a place of a file, or put other bytes there."""
+    data = bytearray(path.read_bytes())
+    new = bytes([data[at] ^ change]) if isinstance(change, int) else change
+    data[at : at + len(new)] = new
+    path.write_bytes(data)
 
 
 def put_run_json(folder: Path, np: int, **more: object) -> None:

@@ -23,6 +23,7 @@ from capture_writer import (
     Writer,
     leb,
     small,
+    spoil,
     zigzag,
 )
 from hypothesis import HealthCheck, given, settings
@@ -490,14 +491,7 @@ def test_many_chunks_put_together_are_the_same_events(
     writer.save(tmp_path)
     path = tmp_path / "rank-000000.p3t"
     if lost is not None:
-        data = bytearray(path.read_bytes())
-        chunk = [
-            at
-            for at, part in zip(writer.offsets(), writer.parts, strict=True)
-            if part.kind == EVENTS
-        ][lost]
-        data[chunk + 64] ^= 0xFF
-        path.write_bytes(data)
+        spoil(path, writer.begin(EVENTS, lost) + 64, 0xFF)
     plain = read_capture(path)
     monkeypatch.setattr(capture, "_PACK", 3)
     packed = read_capture(path)
@@ -524,9 +518,7 @@ def test_memory_that_the_program_filled(
 ) -> None:
     path = small(0, 1, minor=minor, memory=memory).save(tmp_path)
     assert read_header(path).resident_bytes == filled  # live totals
-    data = bytearray(path.read_bytes())
-    data[568:592] = bytes(24)  # END says what counts
-    path.write_bytes(data)
+    spoil(path, 568, bytes(24))  # END says what counts
     (rank,) = read_file(path).ranks
     assert rank.resident_bytes == filled and rank.complete
     assert rank.preempted == (memory[2] if minor > 1 else 0)
