@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from capture_writer import DEFS, DONE, PAGE, Writer, small, spoil
+from capture_writer import DEFS, DONE, PAGE, Writer, begun, small, spoil
 from commands import cli
 from test_trace_reader_damage import a_study, in_the_header, noise
 
@@ -375,10 +375,7 @@ def test_dump_parquet(ring: Path) -> None:
 def test_counters_are_columns(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    w = Writer(0, 1, counters=("cycles",), work_source=3)
-    w.opname(0, "MPI_Send")
-    w.comm(0, [0], "MPI_COMM_WORLD")
-    w.site(1, "a")
+    w = begun("MPI_Send", 0, 1, counters=("cycles",), work_source=3)
     w.event(w.call(0, peer=0), counters=(123456,))
     w.end()
     w.save(tmp_path)

@@ -6,6 +6,7 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, write_json
 
@@ -402,6 +403,15 @@ def put_run_json(folder: Path, np: int, **more: object) -> None:
     info |= {"work_unit": "cpu_ns", "oversubscribed": False, "cores": 2, **more}
     head = {"schema": RUN_SCHEMA, "schema_version": SCHEMA_VERSION}
     write_json(folder / "run.json", {**head, **info})
+
+
+def begun(op: str, rank: int, size: int, **settings: Any) -> Writer:
+    """The begin of a capture: the name of an operation, the world, and a call site."""
+    w = Writer(rank, size, **settings)
+    w.opname(0, op)
+    w.comm(0, list(range(size)), "MPI_COMM_WORLD")
+    w.site(1, "a+0x1")
+    return w
 
 
 def small(rank: int, size: int = 2, **settings: object) -> Writer:

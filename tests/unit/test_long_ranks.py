@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from capture_writer import Writer
+from capture_writer import Writer, begun
 from load_captures import halo, write_rank
 
 from p3s.base.settings import traces_of
@@ -100,10 +100,7 @@ def test_what_needs_all_events_is_read_as_a_whole(
     in_blocks(monkeypatch, 50)
     cut = read([path], apart)
     assert all(same(getattr(cut, f.name), getattr(whole, f.name)) for f in fields(Part))
-    w = Writer(0, 1)
-    w.opname(0, "MPI_Irecv")
-    w.comm(0, [0], "MPI_COMM_WORLD")
-    w.site(1, "a+0x1")
+    w = begun("MPI_Irecv", 0, 1)
     w.resolved(w.event(w.call(0, peer=-2)), 0, 1, 8)
     w.end()
     run = reader.read_file(w.save(tmp_path))

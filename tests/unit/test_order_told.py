@@ -8,7 +8,7 @@ from pathlib import Path
 import corpus
 import pytest
 import timed_study as ts
-from capture_writer import Writer, put_run_json
+from capture_writer import begun, put_run_json
 from commands import cli
 from corpus.grids import bitonic
 from test_any_counts import PROGRAMS, put_times
@@ -88,10 +88,7 @@ def put_run(folder: Path, *, anybody: int, size: int = 3) -> None:
     folder.mkdir(parents=True)
     put_run_json(folder, size)
     for rank in range(size):
-        w = Writer(rank, size)
-        w.opname(0, "MPI_Recv")
-        w.comm(0, list(range(size)), "MPI_COMM_WORLD")
-        w.site(1, "a+0x1")
+        w = begun("MPI_Recv", rank, size)
         at = w.event(w.call(0, peer=-2 if rank == anybody else (rank + 1) % size))
         if rank == anybody:
             w.resolved(at, (rank + 1) % size, 5, 0)

@@ -185,6 +185,16 @@ def test_runs_that_were_deleted_are_noticed(tmp_path: Path) -> None:
     assert study.signature_counts() == [] and study.gone_counts() == [2, 4, 8]
 
 
+def test_counts_that_are_left_out_keep_their_runs(tmp_path: Path) -> None:
+    study = characterized(tmp_path, 2, 4, 8)
+    study.update(without=[2])
+    assert study.counts() == study.signature_counts() == [4, 8]
+    assert study.complete_counts() == [2, 4, 8] and study.left_out() == [2]
+    assert [run.np for run in study.runs()] == [2, 4, 8]
+    study.update(without=[])
+    assert study.counts() == study.signature_counts() == [2, 4, 8]
+
+
 def test_counts_the_program_refused_are_known(tmp_path: Path) -> None:
     study = characterized(tmp_path, 4, 9)
     for path in (study.runs_dir(6), study.validate_run_dir(5), study.runs_dir(9, 1)):
