@@ -1,14 +1,11 @@
-"""Fits of run times: which is chosen, bands, scores, iterations of a master and workers."""
+"""Fits of run times, bands around them, and scores."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from made_predictions import count_at, made_prediction, phase_at, record
 from scipy.optimize import lsq_linear
@@ -16,15 +13,12 @@ from scipy.optimize import lsq_linear
 from benchmarks.regression import explicit
 from p3s.base.errors import P3SError, UsageError
 from p3s.laws.statistics import nonnegative, relative_error, scores
-from p3s.methods.baseline import iterations as iteration_table
 from p3s.methods.baseline import threeterm
 from p3s.methods.baseline.agreement import Band, band, beside
 from p3s.methods.baseline.commands.options import by_rule
-from p3s.methods.baseline.families import FAMILIES, Data, fit, interval, text_of, weights_of
-from p3s.methods.baseline.iterations import check
-from p3s.methods.baseline.model import BASELINE, choose, fit_series, held_out
+from p3s.methods.baseline.families import FAMILIES, Data, fit, text_of, weights_of
+from p3s.methods.baseline.model import fit_series
 from p3s.methods.baseline.times import (
-    Point,
     RunTime,
     against_least,
     by_target,
@@ -323,140 +317,6 @@ def test_series_of_an_explicit_model_need_the_same_small_counts() -> None:
         explicit.design([{4: 1.0}, {8: 1.0}], [{64: 1.0}, {64: 1.0}])
 
 
-# ---- choice, intervals ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("family", "exact"),
-    [
-        ("three-term", threeterm.value(np.array([5e-2, 900.0, 12.0]), Q)),
-        ("barnes-2", 2.0 ** (12 - 2.2 * np.log2(Q) + 0.16 * np.log2(Q) ** 2)),
-    ],
-)
-def test_the_largest_counts_choose_the_family_the_times_come_from(
-    family: str, exact: np.ndarray
-) -> None:
-    chosen = [choose(data(noisy(exact, 0.01, seed)), hold=3).fitted.family for seed in range(20)]
-    assert chosen.count(family) >= 18
-
-
-def test_what_is_held_out() -> None:
-    assert held_out([4, 8, 16]) == [16]
-    assert held_out(list(range(16, 129, 4))) == [120, 124, 128]
-    assert held_out([1, 2, 4, 8, 16, 32, 64, 128]) == [64, 128]
-    for hold in (0, 2):
-        with pytest.raises(UsageError):
-            held_out([4, 8, 16], hold)
-
-
-def test_few_counts_choose_among_what_they_can_test() -> None:
-    two = fit_series(from_mapping({4: 1.0, 8: 0.6}))
-    assert two.fitted.family == "amdahl" and two.choice.held_error is None
-    three = choose(Data.of_series(from_mapping({4: 1.0, 8: 0.6, 16: 0.4})))
-    assert three.fitted.family == "amdahl" and three.held == (16,)
-    assert "three-term" in three.alike  # cannot be tested with one count less
-
-
-def points_of(seconds: np.ndarray, q: np.ndarray = Q) -> list[Point]:
-    return [Point(int(n), float(t), (float(t),)) for n, t in zip(q, seconds, strict=True)]
-
-
-def test_intervals_hold_the_truth() -> None:
-    truth = np.array([5e-3, 900.0, 12.0])
-    true = threeterm.value(truth, np.array([576.0]))[0]
-    held = 0
-    for seed in range(100):
-        points = points_of(noisy(threeterm.value(truth, Q), 0.02, seed))
-        found = fit("three-term", Data.of(points), weights_of("relative", Data.of(points).seconds))
-        ends = interval(points, found, [576], draws=200, seed=seed)
-        assert ends is not None
-        held += ends[0][0] <= true <= ends[1][0]
-    assert held >= 75
-
-
-@pytest.mark.parametrize("number", [5, len(Q)])
-def test_both_ways_to_an_interval_hold_the_truth_and_repeat_themselves(number: int) -> None:
-    truth = np.array([5e-3, 900.0, 12.0])
-    true = threeterm.value(truth, np.array([576.0]))[0]
-    held = 0
-    for seed in range(20):
-        points = points_of(noisy(threeterm.value(truth, Q), 0.02, seed))[-number:]
-        found = fit("three-term", Data.of(points), 1 / Data.of(points).seconds)
-        first = interval(points, found, [576, 64], draws=60)
-        again = interval(points, found, [576, 64], draws=60)
-        assert first is not None and again is not None
-        np.testing.assert_array_equal(first, again)
-        held += first[0][0] <= true <= first[1][0]
-    assert held >= 14
-
-
-def test_no_interval_where_nothing_is_left_to_tell() -> None:
-    points = points_of(np.array([2.0, 1.1]), np.array([4.0, 8.0]))
-    assert interval(points, fit("amdahl", Data.of(points), np.ones(2)), [64]) is None
-
-
-def test_repeats_are_drawn_too() -> None:
-    rng = np.random.default_rng(0)
-    times = {
-        int(n): (t * (1 + 0.3 * rng.random(4))).tolist()
-        for n, t in zip(Q, threeterm.value(ABC, Q), strict=True)
-    }
-    series = from_mapping(times)
-    found = fit("three-term", Data.of_series(series), np.ones_like(Q))
-    with_repeats = interval(series.points, found, [16])
-    alone = [Point(p.n, p.seconds, (p.seconds,)) for p in series.points]
-    without = interval(alone, found, [16])
-    assert with_repeats is not None and without is not None
-    assert with_repeats[1][0] > without[1][0]
-
-
-# ---- saved ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", [name for name, f in FAMILIES.items() if name != "explicit"])
-def test_a_saved_baseline_predicts_the_same_to_the_last_bit(family: str, tmp_path: Path) -> None:
-    times = {
-        int(n): [float(t)] for n, t in zip(Q, noisy(threeterm.value(ABC, Q), 0.02, 5), strict=True)
-    }
-    made = fit_series(from_mapping(times), [family])
-    made.save(tmp_path / "b.json")
-    again = BASELINE.read(tmp_path / "b.json")
-    n = [64, 256, 1000]
-    np.testing.assert_array_equal(again.fitted.predict(n), made.fitted.predict(n))
-    assert again.as_file() == made.as_file()
-    assert again.say(n) == made.say(n)
-    assert again.say([1024])[0].ratio == 8.0
-
-
-def test_inputs_are_asked_for() -> None:
-    runs = [
-        RunTime(int(n), x * 100 / n, 0, (("size", x),))
-        for n in (4, 8, 16, 32)
-        for x in (1.0, 2.0, 3.0)
-    ]
-    made = fit_series(series_of(runs))
-    assert made.inputs == ("size",) and made.fitted.family == "barnes-2"
-    assert made.say([64], {"size": 5.0})[0].seconds == pytest.approx(500 / 64)
-    for wrong in ({}, {"size": 1.0, "more": 2.0}):
-        with pytest.raises(UsageError, match="--input"):
-            made.say([64], wrong)
-    one = fit_series(series_of(runs, where={"size": "2"}), ["amdahl"])
-    assert one.inputs == () and one.say([64])[0].seconds == pytest.approx(200 / 64)
-
-
-def test_the_interval_covers_forms_that_the_counts_do_not_tell_apart() -> None:
-    truth = np.array([5e-3, 900.0, 12.0])
-    times = {
-        int(n): float(t) for n, t in zip(Q, noisy(threeterm.value(truth, Q), 0.02, 1), strict=True)
-    }
-    made = fit_series(from_mapping(times))
-    said = made.say([1024])[0]
-    assert said.low is not None and said.high is not None
-    for name in made.choice.alike:
-        other = fit(name, Data.of(made.points), 1 / Data.of(made.points).seconds)
-        assert said.low <= other.predict([1024])[0] <= said.high
-
-
 COUNTS = (4, 8, 16, 32, 64, 128, 256, 512)
 
 
@@ -576,118 +436,3 @@ def test_errors_are_relative_to_the_least_run() -> None:
 def test_of_no_errors_nothing_is_said() -> None:
     found = scores([None, math.nan])
     assert found.count == 0 and math.isnan(found.median)
-
-
-# ---- the gate (C16) --------------------------------------------------------------------------
-
-
-def made(slow: float = 1.0, noise: float = 0.0, messages: float = 0.0) -> tuple[np.ndarray, ...]:
-    """Return 12 iterations of four workers of 10 ms and 4 ms of messages, the third one slower."""
-    rng = np.random.default_rng(3)
-    compute = 0.01 * (1 + noise * rng.standard_normal((12, 4)))
-    compute[:, 2] *= slow
-    extra = 0.004 * np.exp(messages * rng.standard_normal(12))
-    return compute.max(axis=1) + extra + 0.001, compute
-
-
-def test_balanced_and_stable_passes() -> None:
-    seconds, compute = made(noise=0.01, messages=0.05)
-    found = check(seconds, compute, 0.001)
-    assert found.passes and found.codes == ()
-    assert found.imbalance < 0.05 and found.iterations == 11
-    assert found.share == pytest.approx(0.004 / 0.015, rel=0.1)
-
-
-def test_a_slow_worker_is_unbalanced() -> None:
-    found = check(*made(slow=1.3, noise=0.01), 0.001)
-    assert found.codes == ("unbalanced",) and found.slowest == 3
-    # 30 % longer than the others is 1.3 over the mean of 1.075.
-    assert found.imbalance == pytest.approx(1.3 / 1.075 - 1, rel=0.1)
-
-
-def test_messages_and_iterations_that_vary() -> None:
-    found = check(*made(messages=0.5), 0.001)
-    assert "unstable-communication" in found.codes and "unbalanced" not in found.codes
-    seconds, compute = made()
-    factor = np.linspace(1, 3, 12)
-    found = check(seconds * factor, compute * factor[:, None])
-    assert "unstable-iterations" in found.codes
-
-
-def test_a_slow_first_iteration_does_not_count_and_few_tell_nothing() -> None:
-    seconds, compute = made()
-    seconds[0], compute[0, 1] = 1.0, 0.9
-    assert check(seconds, compute).passes
-    assert check(seconds[1:3], compute[1:3]).codes == ("too-few-iterations",)
-    assert check([1.0] * 4, [[0.5]] * 4).imbalance == 0.0
-
-
-def test_times_that_cannot_be() -> None:
-    with pytest.raises(P3SError, match="mixed units"):
-        check([1.0, 1.0], [[2.0], [0.5]])
-    with pytest.raises(P3SError, match="one of every worker"):
-        check([1.0], [0.5])
-
-
-# ---- tables (C2, C3) -------------------------------------------------------------------------
-
-HEAD = (
-    "app,machine,run,iteration,W,processes,K,T,affinity,T_iter,mu_m,T_c,send_m,recv_m,mu,region,"
-    "recv,send\n"
-)
-
-
-def line(iteration: int, seconds: float, mu: str = "0.1;0.2", total: float = 0.3) -> str:
-    """Return a row of two workers."""
-    return (
-        f"nbody,n0,0,{iteration},100,3,2,4,close,{seconds},0.01,{total},0.02,0.03,{mu},"
-        "0.1;0.1,0.0;0.0,0.0;0.0\n"
-    )
-
-
-def put(path: Path, *lines: str) -> Path:
-    path.write_text(HEAD + "".join(lines))
-    return path
-
-
-def test_tables_are_read_written_and_reduced(tmp_path: Path) -> None:
-    path = put(tmp_path / "t.csv", *(line(i, s) for i, s in enumerate((9.0, 1.0, 2.0, 6.0))))
-    rows = iteration_table.read([path])
-    assert rows[0].mu == (0.1, 0.2)
-    columns = {f.name: [getattr(row, f.name) for row in rows] for f in fields(rows[0])}
-    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    assert iteration_table.read([tmp_path / "t.parquet"]) == rows
-    for statistic, wanted in (("median", 2.0), ("mean", 3.0), ("min", 1.0)):
-        (run,) = iteration_table.runs(rows, statistic)
-        assert (run.K, run.T, run.W, run.iterations) == (2, 4, 100.0, 3)
-        assert run.seconds == pytest.approx(wanted)
-        assert run.compute == pytest.approx((0.1, 0.2))
-    assert iteration_table.runs(rows, skip=0)[0].iterations == 4
-    assert iteration_table.runs(rows[:1])[0].seconds == 9.0, "the only one counts"
-    with pytest.raises(UsageError, match="one of min, median, mean"):
-        iteration_table.runs(rows, "mode")
-
-
-@pytest.mark.parametrize(
-    ("row", "why"),
-    [
-        (line(0, 1.0, total=0.5), "T_c is 0.5, the sum of mu 0.3"),
-        (line(0, 0.15), "longer than the iteration"),
-        (line(0, 1.0, mu="0.3"), "mu has not one time for each of 2 workers"),
-        (line(0, 1.0).replace("100,3,2", "100,4,2"), "4 processes, 2 workers"),
-        (line(0, 1.0).replace("nbody,n0,0", "nbody,n0,x"), "run is 'x'"),
-        (line(0, float("nan")), "T_iter is 'nan'"),
-    ],
-)
-def test_rows_that_cannot_be(row: str, why: str, tmp_path: Path) -> None:
-    with pytest.raises(P3SError, match=f"t.csv: row 3: .*{why}"):
-        iteration_table.read([put(tmp_path / "t.csv", line(0, 1.0), row)])
-
-
-def test_a_column_less_and_no_file(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("app,K\nnbody,2\n")
-    with pytest.raises(P3SError, match="row 2: no machine"):
-        iteration_table.read([path])
-    with pytest.raises(P3SError, match="cannot be read"):
-        iteration_table.read([tmp_path / "none.csv"])
