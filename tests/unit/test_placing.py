@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import synthetic
 from replay_patterns import Trace, halo, ring
+from sample_files import network
 
 from p3s.base.progress import Progress
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.machine.facts import Facts
-from p3s.machine.network import ranges
 from p3s.machine.topology.read import named, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import allocation
@@ -39,24 +39,7 @@ from p3s.methods.placement.section import as_csv, notes, phase_rows, render, ver
 from p3s.predict.estimators.messages import measured_messages, networks
 from p3s.predict.estimators.settings import Setting
 
-BYTES = [0, 1000, 100_000]
-
-
-def measured(latency: float, per_byte: float, hosts: list[str]) -> dict:
-    one_way = [latency + per_byte * b for b in BYTES]
-    found = {
-        "mpi": "openmpi 4.1.4", "hosts": hosts, "cores": [0, 0], "eager_bytes": 4096,
-        "sizes": {
-            "bytes": BYTES, "timings": [9] * 3, "one_way_ns": one_way,
-            "one_way_median_ns": one_way, "send_ns": [100.0] * 3, "send_median_ns": [100.0] * 3,
-            "receive_ns": [100.0, 100.0, None], "receive_median_ns": [100.0, 100.0, None],
-            "gap_ns": [200.0, per_byte * 1000, per_byte * 100_000],
-        },
-    }  # fmt: skip
-    return {**found, "ranges": ranges(found)}
-
-
-NETWORK = {**measured(10_000, 10, ["a", "b"]), "inside": measured(500, 0.1, ["a", "a"])}
+NETWORK = {**network(10_000, 10, ["a", "b"]), "inside": network(500, 0.1, ["a", "a"])}
 
 
 def job(root: Path, trace: Trace, nodes: int, ppn: int, told: str = "fat-tree:2,1,4") -> Job:
@@ -76,10 +59,10 @@ def total(job: Job, where) -> float:
 
 def test_messages_inside_a_node_cost_what_was_measured_there() -> None:
     machine = replace(synthetic(), network=NETWORK)
-    for network in networks(machine):
-        assert network.path(0).transfer.at(1000) == pytest.approx(600)
-        assert network.path(1).transfer.at(1000) == pytest.approx(20_000)
-        assert not network.path(0).linked and "two ranks of one" in network.source
+    for found in networks(machine):
+        assert found.path(0).transfer.at(1000) == pytest.approx(600)
+        assert found.path(1).transfer.at(1000) == pytest.approx(20_000)
+        assert not found.path(0).linked and "two ranks of one" in found.source
 
 
 def test_a_ring_is_faster_in_blocks_with_and_without_a_network(tmp_path: Path) -> None:

@@ -23,14 +23,13 @@ from p3s.formats.scaled import Scaled
 from p3s.model.grid.grids import Balanced
 from p3s.model.partners.communicator_laws import Axes, Modulo
 from p3s.model.partners.members import Communicators
-from p3s.pipeline.stages import fit_model
 from p3s.program import events_of
 from p3s.program.collectives.choose import library_of
 from p3s.program.generate import some_dir, write_scaled
 from p3s.program.order import sections as shorten
 from p3s.program.order.sections import sections_of
 from p3s.program.scaled import read_members, read_order, read_scaled
-from p3s.signature.store import SIGNATURE, load_table, signature_of, write_tables
+from p3s.signature.store import load_table
 from p3s.simulate.steps import Section
 
 SCHEMA = {
@@ -58,14 +57,7 @@ SCHEMA = {
 def study(tmp_path_factory):
     """A study of the conjugate gradient whose signatures come from the corpus."""
     root = tmp_path_factory.mktemp("study")
-    made = Study.create(root, ["mpiexec", "-n", "{np}", "./cg"])
-    for n in (2, 4, 8, 16):
-        table = corpus.table(corpus.cg(), n)
-        made.signature_path(n).parent.mkdir(exist_ok=True)
-        write_tables(table, made.signature_path(n))
-        write_json(made.signature_path(n), SIGNATURE.data(signature_of(table)))
-    fit_model(made)
-    return made
+    return ts.put_study(root, corpus.cg(), (2, 4, 8, 16), "cpu_ns")[0]
 
 
 def rows(study, n):
@@ -199,13 +191,7 @@ def test_communicators_of_large_counts_are_rules(tmp_path):
 
 
 def test_a_count_that_the_grid_does_not_admit_is_refused(tmp_path):
-    made = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./halo"])
-    for n in (4, 9, 16):
-        table = corpus.table(corpus.halo9(), n)
-        made.signature_path(n).parent.mkdir(exist_ok=True)
-        write_tables(table, made.signature_path(n))
-        write_json(made.signature_path(n), SIGNATURE.data(signature_of(table)))
-    fit_model(made)
+    made, _ = ts.put_study(tmp_path / "s", corpus.halo9(), (4, 9, 16), "cpu_ns")
     with pytest.raises(P3SError, match="48"):
         write_scaled(made.root, 48)
     assert not made.scaled_dir(48).exists()
@@ -231,13 +217,7 @@ def test_ranks_that_have_nothing_left_are_told(n: int, empty: int, tmp_path: Pat
             rec("Wait")
         rec("Barrier")
 
-    study = Study.create(tmp_path, ["mpiexec", "-n", "{np}", "./program"])
-    for count in (4, 8, 12, 16):
-        table = corpus.table(program, count)
-        study.signature_path(count).parent.mkdir(exist_ok=True)
-        write_tables(table, study.signature_path(count))
-        write_json(study.signature_path(count), SIGNATURE.data(signature_of(table)))
-    fit_model(study)
+    ts.put_study(tmp_path, program, (4, 8, 12, 16), "cpu_ns")
     found = {each.op: each.ranks for each in write_scaled(tmp_path, n).emptied}
     assert found == ({"MPI_Isend": empty, "MPI_Recv": empty} if empty else {})
 
