@@ -178,6 +178,38 @@ def trees(root: Path) -> Path:
     return root
 
 
+#: Columns of a table of iterations.
+ITERATIONS = (
+    "app,machine,run,iteration,W,processes,K,T,affinity,T_iter,mu_m,T_c,send_m,recv_m,mu,region,"
+    "recv,send\n"
+)
+
+
+def put_iterations(path: Path, *runs: tuple[int, int, int, float, float]) -> None:
+    """Write runs of six iterations: (W, K, T, seconds of a worker, factor of the first)."""
+    lines = [ITERATIONS]
+    for number, (w, k, t, mu, slow) in enumerate(runs):
+        each = [mu * (slow if i == 0 else 1.0) for i in range(k)]
+        for i in range(6):
+            told = ";".join(str(m) for m in each)
+            total = max(each) + (0.5 if i == 0 else 0.02) + 0.001 * i
+            lines.append(
+                f"heat,n0,{number},{i},{w},{k + 1},{k},{t},close,{total},0.001,{sum(each)},0.01,"
+                f"0.01,{told},{told},{told},{told}\n"
+            )
+    path.write_text("".join(lines))
+
+
+def balanced(root: Path) -> Path:
+    """Return a folder with tables of iterations: of even runs, two alike, uneven ones, and none."""
+    even = [(w, k, t, w / (k * t), 1.0) for w in (10, 20) for k in (1, 2) for t in (1, 2)]
+    put_iterations(root / "even.csv", *even, (10, 2, 1, 6.0, 1.0))
+    put_iterations(root / "alike.csv", (10, 2, 1, 6.0, 1.0), (10, 2, 1, 5.0, 1.0))
+    put_iterations(root / "uneven.csv", (10, 4, 1, 1.0, 1.0), (10, 4, 2, 1.0, 1.3))
+    put_iterations(root / "empty.csv")
+    return root
+
+
 def at_512(**row: Any) -> PredictionFile:
     """Return a made prediction; ``row``: changes to what it says of 512 processes."""
     data = made_prediction((4, 16, 64, 512))
@@ -259,6 +291,7 @@ STUDIES: dict[str, Callable[[Path], Path]] = {
     "THREADS": threads,
     "TIMES": times,
     "TREES": trees,
+    "BALANCED": balanced,
     "GATED": gated,
     "COMPARED": compared,
 }
