@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from capture_writer import INSTRUCTIONS, PAGE, Writer, put_run_json
+from capture_writer import INSTRUCTIONS, PAGE, Writer, begun, put_run_json
 from commands import cli
 
 from p3s.base.study import Study
@@ -77,10 +77,7 @@ def one_rank(folder: Path) -> None:
 
 def one_event(folder: Path) -> None:
     for rank in range(2):
-        w = Writer(rank, 2)
-        w.opname(0, "MPI_Init")
-        w.comm(0, [0, 1], "MPI_COMM_WORLD")
-        w.site(1, "app+0x1")
+        w = begun("MPI_Init", rank, 2)
         w.event(w.call(0))
         w.end()
         w.save(folder)

@@ -1,20 +1,25 @@
-"""``p3s baseline``: reading run times, bad input, the commands."""
+"""p3s baseline: fits, iterations, trees."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import hybrid_machine as machine
 import numpy as np
 import pytest
+from capture_writer import put_run_json
 from commands import cli
+from named_studies import FIT_TREE, TRAINING, written
 
 from p3s import capture
 from p3s.base.errors import Damaged, P3SError
-from p3s.base.study import Study, write_json
+from p3s.base.study import Study
 from p3s.capture.types import Call, RankTrace, RunTrace
 from p3s.methods.baseline.fromstudy import times_in
 from p3s.methods.baseline.read import read, write
 from p3s.methods.baseline.times import RunTime, Times
+from p3s.methods.baseline.trees.types import Table
 
 GOOD = "n,repeat,seconds\n4,0,26\n4,1,25.5\n8,0,13.5\n16,0,7.25\n32,0,4.125\n"
 
@@ -119,14 +124,6 @@ def test_tables_as_scripts_and_batch_systems_write_them(
     assert [(run.n, run.seconds) for run in runs] == list(zip((4, 8), times, strict=True))
 
 
-def test_the_column_of_the_process_count_is_chosen(tmp_path: Path) -> None:
-    path, output = given(tmp_path, "p,n,seconds\n4,1,8\n8,1,4\n"), str(tmp_path / "b.json")
-    cli(f"baseline fit {path} -o", output, code=1)
-    cli(f"baseline fit {path} --processes p -o", output)
-    cli(f"baseline predict {path} -n 16 --processes p")
-    cli(f"baseline fit {path} --processes ranks -o", output, code=1)
-
-
 def test_no_text_at_all(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(bytes(range(256)))
     with pytest.raises(P3SError):
@@ -141,49 +138,6 @@ def test_no_text_at_all(tmp_path: Path) -> None:
 
 
 # ---- commands ------------------------------------------------------------------------------
-
-
-def test_fit_then_predict(tmp_path: Path, times: Path) -> None:
-    file = tmp_path / "b.json"
-    cli(f"baseline fit {times} -o {file}", out=("error at 32", "spread"))
-    found = cli(f"baseline predict {file} -n 64,256 --json").data
-    assert found["schema"] == "p3s.baseline_prediction"
-    assert [row["n"] for row in found["counts"]] == [64, 256]
-    assert [row["ratio"] for row in found["counts"]] == [2.0, 8.0]
-    for row in found["counts"]:
-        assert row["low_s"] <= row["time_s"] <= row["high_s"]
-        assert row["time_s"] == pytest.approx(1 + 100 / row["n"], rel=0.05)
-
-
-def test_far_out_is_of_low_confidence(times: Path) -> None:
-    cli(
-        f"baseline predict {times} -n 1024",
-        code=3,
-        out="times the largest run",
-        err="32 times the largest run",
-    )
-
-
-def test_errors_against_runs_at_the_targets(tmp_path: Path, times: Path) -> None:
-    large = given(tmp_path, "n,seconds\n64,2.5625\n64,3\n128,x\n256,1.25\n", "large.csv")
-    found = cli(f"baseline predict {times} -n 64,128,200,256 --against {large} --json").data[
-        "compared"
-    ]
-    errors = [row["error"] for row in found["targets"]]
-    assert errors[0] == pytest.approx(0.0, abs=0.05) and errors[1] is None and errors[2] is None
-    assert [row["why"] for row in found["targets"]] == ["", "no time in row 4", "not run", ""]
-    assert found["median"] == pytest.approx((abs(errors[0]) + abs(errors[3])) / 2)
-    cli(f"baseline predict {times} -n 64,128 --against {large}", out="no time in row 4")
-
-
-def test_forms_with_inputs(tmp_path: Path) -> None:
-    rows = "".join(f"{n},{size},{size * 10 / n}\n" for n in (4, 8, 16, 32) for size in (1, 2, 4))
-    path = given(tmp_path, "n,size,seconds\n" + rows, "t.csv")
-    found = cli(f"baseline predict {path} -n 64 --input size=8 --json").data
-    assert found["counts"][0]["time_s"] == pytest.approx(80 / 64, rel=1e-6)
-    cli(f"baseline predict {path} -n 64", code=2, err="size")
-    cli(f"baseline predict {path} -n 64 --family three-term", code=1, err="--where size=VALUE")
-    cli(f"baseline predict {path} -n 64 --family three-term --where size=2")
 
 
 # ---- studies, running ----------------------------------------------------------------------
@@ -225,19 +179,7 @@ def study_of(
     for (n, rep), (trace, status) in runs.items():
         directory = study.runs_dir(n, rep)
         directory.mkdir(parents=True)
-        write_json(
-            directory / "run.json",
-            {
-                "schema": "p3s.run",
-                "schema_version": 1,
-                "np": n,
-                "status": status,
-                "exit_code": 0,
-                "wall_s": 9.0,
-                "oversubscribed": shared,
-                "cores": 2,
-            },
-        )
+        put_run_json(directory, n, status=status, wall_s=9.0, oversubscribed=shared)
         traces[directory] = trace
     before = capture.read_run
     monkeypatch.setattr(
@@ -371,3 +313,52 @@ def test_a_real_program_is_run_untraced(tmp_path: Path) -> None:
 def test_damaged_is_an_error_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(Damaged):
         read(given(tmp_path, '{"runs": [', "cut.json"))
+
+
+NODE = (
+    '<topology version="2.0"><object type="Machine"><object type="Package">'
+    + '<object type="L2Cache"><object type="Core"/><object type="Core"/></object>' * 2
+    + "</object></object></topology>"
+)
+
+
+EXPRESSION = ["--expression", machine.EXPRESSION["nb"]]
+ASK = ["--input", "workload=5000"]
+
+
+def said(words: list[str], code: int = 0) -> str:
+    return cli(*words, code=code).out
+
+
+def test_placement(tmp_path: Path) -> None:
+    """Far runs are slower by a third: the tree splits on the placement, and advises close."""
+    node = tmp_path / "node.xml"
+    node.write_text(NODE)
+    runs = machine.runs("nb", TRAINING, 0.02, 0)
+    close = written(tmp_path / "close.csv", runs, ",affinity", ",close").read_text()
+    far = Table(runs.columns, 1.33 * runs.y)
+    far_text = written(tmp_path / "far.csv", far, ",affinity", ",far").read_text()
+    both = tmp_path / "both.csv"
+    both.write_text(close + far_text.partition("\n")[2])
+    tree = tmp_path / "tree.json"
+    words = [*FIT_TREE, str(both), "-o", str(tree), "--node", str(node), "--per-node", "1"]
+    found = json.loads(said([*words, "--json"]))
+    assert {"l2_0", "l2_1", "affinity"} <= set(found["tree"]["variables"])
+    assert found["affinities"] == ["close", "far"] and len(found["cores"]) == 4
+    asked = ["baseline", "predict", str(tree), "-n", "5", *ASK, "--input", "threads=2", "--json"]
+    value = {
+        word: json.loads(said([*asked, "--affinity", word]))["configurations"][0]["value"]
+        for word in ("close", "far")
+    }
+    assert value["far"] / value["close"] == pytest.approx(1.33, rel=0.05)
+    # One configuration alone, or among others: the same.
+    many = ["baseline", "advise", str(tree), *ASK, "--top", "999", "--json"]
+    for best in json.loads(said(many))["best"]:
+        if (best["n"], best["threads"]) == (5, 2):
+            assert best["time"] == value[best["affinity"]]
+    advice = ["baseline", "advise", str(tree), *ASK, "--threads", "2", "--json"]
+    assert json.loads(said(advice))["best"][0]["affinity"] == "close"
+    best = json.loads(said([*advice, "--threads", "1-9", "--top", "999"]))["best"]
+    assert {b["threads"] for b in best} == {1, 2, 3, 4}, "a node has four cores"
+    cli(*asked, code=2, err="say it: one of close, far")
+    cli(*asked, "--affinity", "here", code=2, err="its runs had close, far")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from capture_writer import DEFS, DONE, PAGE, Writer, small
+from capture_writer import DEFS, DONE, PAGE, Writer, begun, small, spoil
 from commands import cli
-from test_trace_reader_damage import a_study, chunk_of, in_the_header, noise
+from test_trace_reader_damage import a_study, in_the_header, noise
 
 from p3s.capture import read_run
 from p3s.capture.capture import read_capture
@@ -60,15 +60,6 @@ def as_json(line: str) -> tuple[int, dict[str, Any]]:
 # ---- check ---------------------------------------------------------------------------------
 
 
-def test_check_of_a_complete_run(ring: Path) -> None:
-    text = cli(f"check {ring}").out
-    assert text.startswith(f"{ring}: complete, 2 ranks, 20 events") and "note" not in text
-    code, data = as_json(f"check {ring}")
-    assert (code, data["schema"], data["ok"]) == (0, "p3s.check", True)
-    assert [rank["status"] for rank in data["runs"][0]["ranks"]] == ["complete"] * 2
-    assert [rank["events"] for rank in data["runs"][0]["ranks"]] == [10, 10]
-
-
 def test_check_of_a_study_and_of_a_file(tmp_path: Path) -> None:
     study = a_study(tmp_path / "study", repeats=2)
     code, data = as_json(f"check {study.root}")
@@ -88,10 +79,7 @@ def test_check_names_what_is_wrong_with_each_rank(tmp_path: Path) -> None:
         messages(rank, 5).save(tmp_path)
     os.truncate(tmp_path / "rank-000001.p3t", messages(1, 5).offsets()[-1])
     in_the_header(tmp_path / "rank-000002.p3t")
-    noise_at = tmp_path / "rank-000003.p3t"
-    data = bytearray(noise_at.read_bytes())
-    data[messages(3, 5).offsets()[1] + 70] ^= 8
-    noise_at.write_bytes(data)
+    spoil(tmp_path / "rank-000003.p3t", messages(3, 5).offsets()[1] + 70, 8)
     code, found = as_json(f"check {tmp_path}")
     ranks = found["runs"][0]["ranks"]
     assert code == 3 and found["runs"][0]["status"] == "damaged"
@@ -203,9 +191,7 @@ def test_a_damaged_header_is_of_no_other_run(tmp_path: Path) -> None:
         w = messages(rank)
         w.run = 11
         path = w.save(folder)
-    data = bytearray(path.read_bytes())
-    data[430] ^= 1  # in the number of the run
-    path.write_bytes(data)
+    spoil(path, 430)  # in the number of the run
     cli(f"recover {folder} -o {tmp_path / 'new'}", code=3)
     cli(f"check {tmp_path / 'new'}")
 
@@ -239,11 +225,7 @@ def test_a_run_the_tracer_could_not_write(tmp_path: Path) -> None:
 def test_recover_keeps_what_is_intact(ring: Path) -> None:
     (ring / "run.json").write_text(json.dumps({"np": 2, "status": "complete", "wall_s": 1}))
     (ring / "stderr.txt").write_text("said\n")
-    w = messages(0)
-    path = ring / "rank-000000.p3t"
-    data = bytearray(path.read_bytes())
-    data[w.offsets()[[p.kind for p in w.parts].index(DONE)] + 66] ^= 1
-    path.write_bytes(data)
+    spoil(ring / "rank-000000.p3t", messages(0).begin(DONE) + 66)
     in_the_header(ring / "rank-000001.p3t")
     before = {each.name: each.read_bytes() for each in ring.iterdir()}
     new = ring.parent / "new"
@@ -308,9 +290,7 @@ def test_a_header_is_rebuilt_without_any_other_rank(tmp_path: Path) -> None:
     folder.mkdir()
     w = small(1, counters=("cycles",), pid=77)
     path = w.save(folder)
-    data = bytearray(path.read_bytes())
-    data[8:512] = bytes(504)
-    path.write_bytes(data)
+    spoil(path, 8, bytes(504))
     cli(f"recover {folder} -o {tmp_path / 'new'}", code=3)
     capture = read_capture(tmp_path / "new" / path.name)
     assert (capture.header.rank, capture.header.size) == (1, 2)
@@ -319,9 +299,7 @@ def test_a_header_is_rebuilt_without_any_other_rank(tmp_path: Path) -> None:
 
 def test_recovering_twice_changes_nothing(ring: Path) -> None:
     path = ring / "rank-000000.p3t"
-    data = bytearray(path.read_bytes())
-    data[messages(0).offsets()[2] + 64] ^= 255
-    path.write_bytes(data)
+    spoil(path, messages(0).offsets()[2] + 64, 255)
     one, two = ring.parent / "one", ring.parent / "two"
     cli(f"recover {ring} -o {one}", code=3)
     cli(f"recover {one} -o {two}", code=3)
@@ -357,16 +335,6 @@ def test_dump_as_json_has_the_same_numbers(ring: Path) -> None:
             trace.calls[c].op for c in rank.call
         ]
         assert [row[:2] for row in found["done"]] == rank.done.tolist()
-
-
-def test_dump_summary(ring: Path) -> None:
-    text = cli(f"dump {ring} --summary").out
-    assert "MPI_Isend    send             6    384        48" in text
-    assert "14 polls found nothing" in text and "not modelled" not in text
-    code, data = as_json(f"dump {ring} --summary")
-    assert code == 0 and data["runs"][0]["calls"]["MPI_Irecv"]["bytes"] == 384
-    assert data["runs"][0]["failed_polls"] == 14
-    cli(f"dump {ring} --summary --rank 0", code=2)
 
 
 def test_dump_of_a_damaged_run_says_so(ring: Path) -> None:
@@ -407,10 +375,7 @@ def test_dump_parquet(ring: Path) -> None:
 def test_counters_are_columns(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    w = Writer(0, 1, counters=("cycles",), work_source=3)
-    w.opname(0, "MPI_Send")
-    w.comm(0, [0], "MPI_COMM_WORLD")
-    w.site(1, "a")
+    w = begun("MPI_Send", 0, 1, counters=("cycles",), work_source=3)
     w.event(w.call(0, peer=0), counters=(123456,))
     w.end()
     w.save(tmp_path)
@@ -502,11 +467,6 @@ def test_ctrl_c_ends_quietly(long_run: Path) -> None:
 
 def test_definitions_are_needed_to_name_anything(ring: Path) -> None:
     """All definitions of a rank are lost: nothing of it can be shown, nothing breaks."""
-    path = ring / "rank-000000.p3t"
-    data = bytearray(path.read_bytes())
-    at = messages(0).offsets()[[p.kind for p in messages(0).parts].index(DEFS)]
-    data[at + 64] ^= 1
-    path.write_bytes(data)
+    spoil(ring / "rank-000000.p3t", messages(0).begin(DEFS) + 64)
     cli(f"check {ring}", code=3)
     cli(f"dump {ring} --summary", code=3)
-    assert chunk_of(path, DEFS) == at

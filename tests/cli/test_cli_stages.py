@@ -13,12 +13,12 @@ from typing import Any
 
 import models
 import pytest
+from capture_writer import put_run_json
 from commands import Shown, cli
 from comparisons import comparison, held_out, work
 from handmade import phase, put_replay, put_scaled
 from made_predictions import made_prediction
 
-from p3s.base.artefacts import is_stale
 from p3s.base.errors import P3SError, RunFailed
 from p3s.base.records import Traces, signature_path
 from p3s.base.study import SCHEMA_VERSION, Study, write_json
@@ -116,19 +116,7 @@ class Stages:
     def _finish(self, np: int, run_dir: Path) -> None:
         code = self.exit_codes.get(np, 0)
         status = "failed" if code else "partial" if self.problems else "complete"
-        write_json(
-            run_dir / "run.json",
-            {
-                "schema": "p3s.run",
-                "schema_version": SCHEMA_VERSION,
-                "np": np,
-                "status": status,
-                "exit_code": code,
-                "wall_s": 1.0,
-                "oversubscribed": np > 2,
-                "cores": 2,
-            },
-        )
+        put_run_json(run_dir, np, status=status, exit_code=code, oversubscribed=np > 2)
 
     def characterize(self, traces: Traces, np: int) -> types.SimpleNamespace:
         self.calls.append(("characterize", np))
@@ -354,10 +342,7 @@ def test_first_run_that_traces_nothing_leaves_no_study(
         (run_dir / "stdout.txt").write_text("hello")
         if captured:
             (run_dir / "rank-000000.p3t").write_bytes(b"p3t")
-        write_json(
-            run_dir / "run.json",
-            {"schema": "p3s.run", "schema_version": SCHEMA_VERSION, "np": np, "status": "failed"},
-        )
+        put_run_json(run_dir, np, status="failed")
         raise RunFailed("./app: no MPI call seen", 0, "failed", left)
 
     monkeypatch.setattr(sys.modules["p3s.signature_runner.launch"], "run_traced", untraced)
@@ -716,13 +701,3 @@ def test_failed_validation_run_is_one_line(stages: Stages, root: Path) -> None:
     characterize(root, "2,4,8", code=None)
     stages.exit_codes = {64: 9}
     assert "exit code 9" in cli(f"validate {root} -n 64", code=1).err.splitlines()[-1]
-
-
-def test_stale_means_missing_or_older(tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.touch()
-    new.touch()
-    os.utime(old, ns=(1, 1))
-    os.utime(new, ns=(2, 2))
-    assert is_stale(old, [new]) and not is_stale(new, [old]) and not is_stale(old, [])
-    assert is_stale(tmp_path / "none", [])

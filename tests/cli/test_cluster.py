@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from capture_writer import put_run_json
 from commands import cli
 from replay_patterns import PATTERNS
 from test_estimators import Trace, one_message, put_spread, study_of
@@ -225,16 +226,7 @@ def test_variation_measured_on_shared_cores_is_not_in_the_low_end(tmp_path: Path
     study = study_of(tmp_path / "s", trace, machine=False)
     put_spread(study)
     quiet = estimate(TYPICAL, traces_of(study), 8)
-    write_json(
-        study.runs_dir(4) / "run.json",
-        {
-            "schema": "p3s.run",
-            "schema_version": 1,
-            "np": 4,
-            "status": "partial",
-            "oversubscribed": True,
-        },
-    )
+    put_run_json(study.runs_dir(4), 4, status="partial", oversubscribed=True)
     shared = estimate(TYPICAL, traces_of(study), 8)
     even = estimate(TYPICAL, traces_of(study), 8, setting=Setting(vary=False))
     assert shared.comm == pytest.approx(quiet.comm)

@@ -12,13 +12,14 @@ from pathlib import Path
 import corpus
 import numpy as np
 import pytest
+import timed_study as ts
 from commands import cli
 from steps_builder import Builder
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.ops import MAKES_COMM
 from p3s.base.settings import traces_of
-from p3s.base.study import Study, write_json
+from p3s.base.study import Study
 from p3s.formats import goal
 from p3s.formats.calls import programs_of_steps
 from p3s.formats.command import WRITERS
@@ -26,14 +27,12 @@ from p3s.formats.exported import Exported, Options, check_free, new_directory, n
 from p3s.formats.simgrid import format as simgrid
 from p3s.formats.simgrid.platform import lines_of, settings, write_platform
 from p3s.formats.study import export
-from p3s.pipeline.stages import fit_model
 from p3s.program.collectives.choose import library_of
 from p3s.program.collectives.expand import expand
 from p3s.program.generate import write_scaled
 from p3s.program.order.sections import read_sections, whole_run
 from p3s.program.order.unstick import ends, unstuck
 from p3s.program.scaled import read_order, read_scaled
-from p3s.signature.store import SIGNATURE, signature_of, write_tables
 from p3s.simulate.network import Curve, Network, line, rough_network
 from p3s.simulate.network import Path as PathOf
 from p3s.simulate.steps import Op
@@ -84,13 +83,7 @@ def studies(tmp_path_factory):
     def of(name: str) -> tuple[Study, int]:
         program, counts, n = PROGRAMS[name]
         if name not in known:
-            study = Study.create(tmp_path_factory.mktemp(name), ["mpiexec", "-n", "{np}", "./x"])
-            for count in counts:
-                table = corpus.table(program, count)
-                study.signature_path(count).parent.mkdir(exist_ok=True)
-                write_tables(table, study.signature_path(count))
-                write_json(study.signature_path(count), SIGNATURE.data(signature_of(table)))
-            fit_model(study)
+            study, _ = ts.put_study(tmp_path_factory.mktemp(name), program, counts, "cpu_ns")
             write_scaled(study.root, n)
             known[name] = study
         return known[name], n

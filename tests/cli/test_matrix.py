@@ -12,7 +12,6 @@ from pathlib import Path
 import corpus
 import numpy as np
 import pytest
-from commands import cli
 from order import traced
 from sketch import irecv, rank_file, recv, send, sketched, wait
 
@@ -160,41 +159,15 @@ def test_the_picture_is_the_same_each_time(tmp_path: Path) -> None:
 # ---- the command ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def study(named: Callable[[str], Path]) -> Path:
-    """A study with runs at 2 and 3 processes and a partial one at 5."""
-    return named("RUNS")
-
-
-def test_the_largest_complete_count_is_shown(study: Path) -> None:
-    shown = cli(f"matrix {study}")
-    assert shown.out.startswith("3 ranks: 3 messages of 24 bytes") and shown.err == ""
-    assert shown.out.isascii(), "no terminal: plain characters"
-    found = cli(f"matrix {study} -n 2 --what bytes --json").data
-    assert found["schema"] == "p3s.matrix" and found["np"] == 2 and found["complete"]
-    assert found["columns"] == ["source", "destination", "messages", "bytes"]
-    assert found["pairs"] == [[0, 1, 1, 8], [1, 0, 1, 8]]
-
-
-def test_a_partial_run_is_shown_and_said(study: Path) -> None:
-    shown = cli(f"matrix {study} -n 5", code=3)
-    assert shown.out.startswith("5 ranks: 5 messages")
-    assert shown.err.startswith("partial: ") and shown.err.count("\n") == 1
-
-
-def test_a_run_directory_and_a_picture(study: Path, tmp_path: Path) -> None:
-    folder, picture = study / "runs" / "np0003.r0", tmp_path / "new" / "m.png"
-    assert cli(f"matrix {folder} --png {picture}").out.endswith(f"picture: {picture}\n")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_terminal_gets_blocks_unless_it_wants_none(plain: bool, study: Path) -> None:
+def test_a_terminal_gets_blocks_unless_it_wants_none(
+    plain: bool, named: Callable[[str], Path]
+) -> None:
     env = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
     env |= {"PYTHONIOENCODING": "utf-8", "COLUMNS": "60"} | ({"NO_COLOR": "1"} if plain else {})
     main, other = pty.openpty()
     done = subprocess.run(
-        [sys.executable, "-m", "p3s", "matrix", str(study)],
+        [sys.executable, "-m", "p3s", "matrix", str(named("RUNS"))],
         stdout=other,
         timeout=300,
         env=env,

@@ -11,25 +11,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-import timed_study as ts
 from commands import cli
 from machines import synthetic
+from named_studies import costed
 
 from p3s.base.schemas import first_problem, load_schema
-from p3s.base.study import Study, read_json, write_json
+from p3s.base.study import Study, read_json
 from p3s.cli.main import app
-from p3s.costs.fit import fit
-from p3s.costs.types import COMPUTE
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.costs import network_id
 from p3s.methods.placement.learned import Settings, learn, load, save
 from p3s.methods.placement.ranked.types import path_of
-from p3s.model.stage import load as load_model
 from p3s.simulate.network import network_from_machine
 
 typer_testing = pytest.importorskip("typer.testing")
 
-CELLS, COUNTS = 1 << 20, (2, 4, 8)
 #: Messages between two hosts: 20 us, 10 ns per byte; inside one 1 us, 0.1 ns per byte.
 SIZES: dict[str, Any] = {
     "bytes": [1, 1000, 100_000],
@@ -59,13 +55,7 @@ NODES = (*TREE, "--nodes", "4", "--ppn", "4", *FEW)
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """A study of a ring with an allreduce, in instructions that cost 0.3 ns, nothing replayed."""
-    from p3s.costs.gather import measured_at
-
-    root = tmp_path_factory.mktemp("m")
-    study, tables = ts.put_study(root / "study", ts.sweeps(CELLS, 10), COUNTS)
-    model = load_model(study.root)
-    found = [measured_at(model, ts.times_of(t, 0.3 * t.segments[:, 4], noise=0.01)) for t in tables]
-    write_json(study.compute_path, COMPUTE.data(fit(model, found, [])))
+    study = Study.open(costed(tmp_path_factory.mktemp("m")))
     replace(synthetic(name="box"), network=NETWORK).save(study.root / "machine.json")
     return study
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import csv
 import io
-import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from made_predictions import made_prediction, reason, record
 from p3s import Prediction
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import seconds
-from p3s.pipeline import saved
 from p3s.pipeline.saved import COUNT_COLUMNS, PHASE_COLUMNS
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
 from p3s.report.compare import as_text, compare
@@ -153,11 +151,6 @@ MADE: dict[str, Json] = {
 MADE["empty"]["counts"][0].update(phases=[], estimators={})
 
 
-def test_the_made_predictions_are_predictions() -> None:
-    for made in MADE.values():
-        Prediction.of(json.loads(json.dumps(made)))
-
-
 TEXTS: dict[str, Callable[[Json], str]] = {
     "terminal": lambda data: render(record(data)),
     "all of it": lambda data: render(record(data), verbose=True),
@@ -241,12 +234,6 @@ def test_pictures_of_any_size_hold_their_texts(plot: str, tmp_path: Path) -> Non
         assert b"FontFile2" in (tmp_path / "x.pdf").read_bytes()
 
 
-def test_the_picture_beside_the_report(tmp_path: Path) -> None:
-    for name in ("usual", "partial, one point", "200 counts"):
-        picture_of(record(MADE[name]), "speedup").save(tmp_path / "speedup.png")
-        assert (tmp_path / "speedup.png").read_bytes()[:4] == b"\x89PNG"
-
-
 class _Tags(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -293,10 +280,6 @@ def test_what_a_notebook_shows_is_static(name: str) -> None:
     drawn = speedup_chart(record(MADE[name]))
     kinds = ("circle", "polygon", "path")
     assert [page.tags.count(kind) for kind in kinds] == [drawn.count(f"<{k} ") for k in kinds]
-
-
-def test_the_public_class_is_the_saved_one() -> None:
-    assert issubclass(Prediction, saved.PredictionFile)
 
 
 def test_csv_holds_every_number_and_runs_nothing() -> None:

@@ -47,31 +47,6 @@ def commands(text: str) -> list[list[str]]:
     ]
 
 
-def test_one_job_for_all_counts(here: Path) -> None:
-    before = sorted(here.parent.rglob("*"))
-    options = ["--ppn", "12", "-r", "3", "--trace=--work cpu", "--time", "20m", "--account", "x"]
-    found = scripts(*options, "--module", "gcc/12", "--module", "openmpi")
-    assert sorted(here.parent.rglob("*")) == before and list(found) == ["p3s-trace"]
-    text = found["p3s-trace"]
-    assert {
-        "#!/bin/bash -l",
-        "#SBATCH --nodes=3",
-        "#SBATCH --ntasks=32",
-        "#SBATCH --ntasks-per-node=12",
-        "#SBATCH --exclusive",
-        "#SBATCH --time=0:20:00",
-        "#SBATCH --account=x",
-        f'#SBATCH --output="{here}/study-jobs/trace-%j.out"',
-        "module load gcc/12",
-        "module load openmpi",
-        f"cd '{here}'",
-    } <= set(text.splitlines())
-    (words,) = commands(text)[-1:]
-    start = words.index("characterize")
-    options = ["-n", "8,16,32", "-r", "3", "--work", "cpu", "-o", f"{here}/study"]
-    assert words[start:] == ["characterize", *options, *SRUN]
-
-
 def test_a_job_for_each_count(here: Path) -> None:
     found = scripts("--jobs", "each", "--ppn", "8", "--predict", "512,1024")
     assert list(found) == ["p3s-np8", "p3s-np16", "p3s-np32", "p3s-last"]
@@ -111,11 +86,6 @@ def test_a_job_array(here: Path) -> None:
         assert words[words.index("characterize") :] == ["characterize", *options, *SRUN], (
             done.stderr
         )
-
-
-def test_counts_up_to_a_maximum() -> None:
-    text = cli("submit study -n ..64 --ppn 8 --dry-run", *SRUN).out
-    assert "#SBATCH --nodes=8" in text.splitlines() and " -n ..64 " in text
 
 
 def test_it_is_submitted(here: Path) -> None:
@@ -161,20 +131,6 @@ def test_a_study_that_is_there(here: Path) -> None:
     script = (here / "study-jobs" / "trace-np8.sh").read_text()
     assert "--work wall" in script.replace("\\\n    ", "")
     assert commands((here / "study-jobs" / "last.sh").read_text())[-1][-1] == "--force"
-
-
-def test_the_virtual_environment(here: Path) -> None:
-    venv = here / "my venv"
-    (venv / "bin").mkdir(parents=True)
-    words = ["submit", "study", "-n", "8,16,32", "--venv", str(venv), "--dry-run", *SRUN]
-    cli(*words, code=2, err="bin/activate is missing")
-    (venv / "bin" / "activate").write_text("")
-    cli(*words, code=2, err="holds no P3S")
-    (venv / "bin" / "p3s").write_text("")
-    lines = cli(*words).out.splitlines()
-    assert f". '{venv}/bin/activate'" in lines and any(
-        line.startswith("p3s characterize") for line in lines
-    )
 
 
 PAGES = ("slurm.md", "pbs.md")

@@ -12,7 +12,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from capture_writer import COUNTS, DEFS, DONE, EVENTS, PAGE, RESOLVED, Writer, put_run_json, small
+from capture_writer import (
+    COUNTS,
+    DEFS,
+    DONE,
+    EVENTS,
+    PAGE,
+    RESOLVED,
+    Writer,
+    put_run_json,
+    small,
+    spoil,
+)
 
 from p3s.base.errors import P3SError
 from p3s.base.settings import traces_of
@@ -264,10 +275,8 @@ def test_a_lost_chunk_of_definitions_costs_only_its_events(tmp_path: Path) -> No
         w.cut(DEFS)
     w.end()
     path = w.save(tmp_path)
-    data = bytearray(path.read_bytes())
-    at = w.offsets()[[i for i, p in enumerate(w.parts) if p.kind == DEFS][1]]
-    data[at + 70] ^= 1
-    path.write_bytes(data)
+    at = w.begin(DEFS, 1)
+    spoil(path, at + 70)
     run = read_run(tmp_path)
     found = [(run.calls[c].bytes, run.sites[run.calls[c].site].key) for c in run.ranks[0].call]
     assert found == 4 * [(0, f"{0:016x}")] + 4 * [(2, f"{2:016x}")]
@@ -277,11 +286,8 @@ def test_a_lost_chunk_of_definitions_costs_only_its_events(tmp_path: Path) -> No
 def test_chunks_of_another_file_are_not_taken(tmp_path: Path) -> None:
     """A page of an earlier capture stands where a chunk of this one was."""
     w, other = small(0, 1), small(0, 1, pid=99)
-    data, foreign = bytearray(w.data()), other.data()
-    at = w.offsets()[[p.kind for p in w.parts].index(EVENTS)]
-    data[at : at + PAGE] = foreign[at : at + PAGE]
-    path = tmp_path / "rank-000000.p3t"
-    path.write_bytes(data)
+    path, at = w.save(tmp_path), w.begin(EVENTS)
+    spoil(path, at, other.data()[at : at + PAGE])
     capture = read_capture(path)
     assert not len(capture.events) and f"damaged at byte {at}" in capture.problem
 
@@ -290,7 +296,7 @@ def test_a_chunk_that_is_there_twice_counts_once(tmp_path: Path) -> None:
     w = small(0, 1)
     path = w.save(tmp_path)
     data = path.read_bytes()
-    at = w.offsets()[[p.kind for p in w.parts].index(EVENTS)]
+    at = w.begin(EVENTS)
     path.write_bytes(data[: at + PAGE] + data[at:])
     capture = read_capture(path)
     assert len(capture.events) == 7 and "is there again" in capture.problem
@@ -311,35 +317,21 @@ def a_study(root: Path, repeats: int = 1) -> Study:
     return study
 
 
-def chunk_of(path: Path, kind: int) -> int:
-    """Where the chunk of a kind begins in a file that ``small`` wrote."""
-    w = small(0)
-    return w.offsets()[[part.kind for part in w.parts].index(kind)]
-
-
 def cut(path: Path) -> None:
     os.truncate(path, path.stat().st_size - PAGE)
 
 
 def noise(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    at = chunk_of(path, EVENTS)
-    data[at : at + 60] = random.Random(7).randbytes(60)
-    path.write_bytes(data)
+    spoil(path, small(0).begin(EVENTS), random.Random(7).randbytes(60))
 
 
 def one_time(path: Path) -> None:
     """A duration that is not the one measured, and possible."""
-    data = bytearray(path.read_bytes())
-    at = chunk_of(path, EVENTS) + 64 + 8
-    data[at] ^= 1
-    path.write_bytes(data)
+    spoil(path, small(0).begin(EVENTS) + 64 + 8)
 
 
 def in_the_header(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[25] ^= 4
-    path.write_bytes(data)
+    spoil(path, 25, 4)
 
 
 #: One of each kind; the sweeps above have what else there is, test_bad_captures.py whole runs.

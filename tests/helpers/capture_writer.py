@@ -6,6 +6,7 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, write_json
 
@@ -376,10 +377,23 @@ class Writer:
             at += part.capacity
         return found
 
+    def begin(self, kind: int, number: int = 0) -> int:
+        """Where the first chunk of a kind begins, or a later one."""
+        parts = zip(self.offsets(), self.parts, strict=True)
+        return [at for at, part in parts if part.kind == kind][number]
+
     def save(self, folder: Path) -> Path:
         path = folder / f"rank-{self.rank:06d}.p3t"
         path.write_bytes(self.data())
         return path
+
+
+def spoil(path: Path, at: int, change: int | bytes = 1) -> None:
+    """Flip bits of the byte at a place of a file, or put other bytes there."""
+    data = bytearray(path.read_bytes())
+    new = bytes([data[at] ^ change]) if isinstance(change, int) else change
+    data[at : at + len(new)] = new
+    path.write_bytes(data)
 
 
 def put_run_json(folder: Path, np: int, **more: object) -> None:
@@ -389,6 +403,15 @@ def put_run_json(folder: Path, np: int, **more: object) -> None:
     info |= {"work_unit": "cpu_ns", "oversubscribed": False, "cores": 2, **more}
     head = {"schema": RUN_SCHEMA, "schema_version": SCHEMA_VERSION}
     write_json(folder / "run.json", {**head, **info})
+
+
+def begun(op: str, rank: int, size: int, **settings: Any) -> Writer:
+    """The begin of a capture: the name of an operation, the world, and a call site."""
+    w = Writer(rank, size, **settings)
+    w.opname(0, op)
+    w.comm(0, list(range(size)), "MPI_COMM_WORLD")
+    w.site(1, "a+0x1")
+    return w
 
 
 def small(rank: int, size: int = 2, **settings: object) -> Writer:

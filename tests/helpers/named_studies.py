@@ -15,7 +15,7 @@ import timed_study as ts
 from capture_writer import put_run_json
 from commands import cli
 from machines import synthetic
-from made_predictions import made_prediction
+from made_predictions import made_prediction, reason
 from report_studies import put_study
 from sketch import recv, send, sketched
 from threads_study import put_threads
@@ -26,6 +26,7 @@ from p3s.costs.gather import measured_at
 from p3s.costs.types import COMPUTE
 from p3s.methods.baseline.trees.types import Table
 from p3s.model.stage import load as load_model
+from p3s.pipeline.saved import PredictionFile
 
 #: Messages between two hosts: 1 us, 0.5 ns per byte.
 NETWORK: dict[str, Any] = {
@@ -115,6 +116,15 @@ def runs(root: Path) -> Path:
     return made.root
 
 
+def ring(root: Path) -> Path:
+    """Return a run of two ranks that send to each other."""
+    from test_cli_captures import messages
+
+    for rank in (0, 1):
+        messages(rank).save(root)
+    return root
+
+
 def iterated(root: Path) -> Path:
     """Return a study of a ring with a sum in each of 40 turns, at 2 and 4 ranks."""
     from test_bad_captures import good
@@ -158,12 +168,112 @@ def written(path: Path, table: Table, more: str = "", cells: str = "") -> Path:
 
 
 def trees(root: Path) -> Path:
-    """Return a folder with runs, those of fresh workloads, and a tree of them."""
+    """Return a folder with runs, those of fresh workloads, noisy ones, and a tree of them."""
     fresh = hybrid_machine.workloads(hybrid_machine.VALIDATION["nb"])[2:-8:6]
     train = written(root / "train.csv", hybrid_machine.runs("nb", TRAINING, 0.02, 0))
     written(root / "fresh.csv", hybrid_machine.runs("nb", fresh, 0.02, 1))
+    written(root / "noisy.csv", hybrid_machine.runs("nb", fresh, 0.5, 1))
     expression = ("--expression", hybrid_machine.EXPRESSION["nb"])
     cli(*FIT_TREE, train, "-o", root / "tree.json", *expression)
+    return root
+
+
+#: Columns of a table of iterations.
+ITERATIONS = (
+    "app,machine,run,iteration,W,processes,K,T,affinity,T_iter,mu_m,T_c,send_m,recv_m,mu,region,"
+    "recv,send\n"
+)
+
+
+def put_iterations(path: Path, *runs: tuple[int, int, int, float, float]) -> None:
+    """Write runs of six iterations: (W, K, T, seconds of a worker, factor of the first)."""
+    lines = [ITERATIONS]
+    for number, (w, k, t, mu, slow) in enumerate(runs):
+        each = [mu * (slow if i == 0 else 1.0) for i in range(k)]
+        for i in range(6):
+            told = ";".join(str(m) for m in each)
+            total = max(each) + (0.5 if i == 0 else 0.02) + 0.001 * i
+            lines.append(
+                f"heat,n0,{number},{i},{w},{k + 1},{k},{t},close,{total},0.001,{sum(each)},0.01,"
+                f"0.01,{told},{told},{told},{told}\n"
+            )
+    path.write_text("".join(lines))
+
+
+def balanced(root: Path) -> Path:
+    """Return a folder with tables of iterations: of even runs, two alike, uneven ones, and none."""
+    even = [(w, k, t, w / (k * t), 1.0) for w in (10, 20) for k in (1, 2) for t in (1, 2)]
+    put_iterations(root / "even.csv", *even, (10, 2, 1, 6.0, 1.0))
+    put_iterations(root / "alike.csv", (10, 2, 1, 6.0, 1.0), (10, 2, 1, 5.0, 1.0))
+    put_iterations(root / "uneven.csv", (10, 4, 1, 1.0, 1.0), (10, 4, 2, 1.0, 1.3))
+    put_iterations(root / "empty.csv")
+    return root
+
+
+def at_512(**row: Any) -> PredictionFile:
+    """Return a made prediction; ``row``: changes to what it says of 512 processes."""
+    data = made_prediction((4, 16, 64, 512))
+    data["counts"][-1].update(row)
+    return PredictionFile.of(data)
+
+
+#: 10 s at 512 with an interval of 8 to 12.5 s; 64 times the processes, 16 times as fast.
+TEN = at_512(
+    time_s=10.0,
+    low_s=8.0,
+    high_s=12.5,
+    speedup=16.0,
+    speedup_low=12.8,
+    speedup_high=20.0,
+    efficiency=0.125,
+    cost_core_h=512 * 10 / 3600,
+    waiting_s=2.5,
+)
+
+
+def doubted(made: PredictionFile, *reasons: Any) -> PredictionFile:
+    """Return a prediction with more reasons not to trust it."""
+    return PredictionFile.of({**made.data, "reasons": [*made.data["reasons"], *reasons]})
+
+
+def gated(root: Path) -> Path:
+    """Return a folder with predictions: ten seconds at 512, and some that are not to be trusted."""
+    shared = PredictionFile.of(made_prediction(representative=False))
+    no_rule = reason("no-rule", "20 % of the program has no rule", "trace another count")
+    cores = reason("shared-cores", "at 4 processes ranks shared cores", "", False)
+    for name, made in (
+        ("ten", TEN),
+        ("doubtful", doubted(TEN, no_rule, cores)),
+        ("shared", shared),
+        ("both", doubted(shared, reason("superlinear", "the efficiency is 300 %"))),
+    ):
+        made.save(root / f"{name}.json")
+    return root
+
+
+def timed(by_count: dict[int, float], **changes: Any) -> PredictionFile:
+    """Return a prediction with these run times, each within 10 %."""
+    data = made_prediction(tuple(by_count), measured=(), **changes)
+    first, base = next(iter(by_count.items()))
+    for row in data["counts"]:
+        time = by_count[row["n"]]
+        row.update(time_s=time, low_s=0.9 * time, high_s=1.1 * time)
+        for key, part in (("speedup", 1.0), ("speedup_low", 1.1), ("speedup_high", 0.9)):
+            row[key] = base / (part * time) if time else 0.0
+        row["efficiency"] = row["speedup"] * first / row["n"]
+    return PredictionFile.of(data)
+
+
+OLD = timed({4: 100.0, 16: 30.0, 64: 10.0, 512: 4.0})
+NEW = timed({4: 120.0, 16: 31.0, 64: 8.0, 512: 3.0})
+
+
+def compared(root: Path) -> Path:
+    """Return a folder with studies that are predicted: old, new, and new with a doubt."""
+    doubtful = doubted(NEW, reason("extrapolated", "too far"))
+    for name, made in (("old", OLD), ("new", NEW), ("doubtful", doubtful)):
+        study = Study.create(root / name, ["mpiexec", "-n", "{np}", f"./{name}"])
+        made.save(study.prediction_path)
     return root
 
 
@@ -176,8 +286,12 @@ STUDIES: dict[str, Callable[[Path], Path]] = {
     "MACHINES": machines,
     "PREDICTED": predicted,
     "RUNS": runs,
+    "RING": ring,
     "ITERATED": iterated,
     "THREADS": threads,
     "TIMES": times,
     "TREES": trees,
+    "BALANCED": balanced,
+    "GATED": gated,
+    "COMPARED": compared,
 }

@@ -1,8 +1,9 @@
-"""Estimators of communication: which can be used, what they say, several counts at once."""
+"""Estimators of communication: networks measured, typical, or simulated by SimGrid."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from compute_by_hand import compute_model, phase_costs
 from machines import synthetic
-from replay_patterns import PATTERNS, Trace, ring, wave
+from replay_patterns import PATTERNS, Trace, halo, ring, wave
 
 from p3s.base.errors import P3SError
 from p3s.base.settings import traces_of
@@ -22,7 +23,7 @@ from p3s.costs.spread import Distribution, Spread
 from p3s.costs.types import COMPUTE
 from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
-from p3s.predict.estimated import ESTIMATORS, SOFTWARE, WAITING
+from p3s.predict.estimated import ESTIMATORS, SOFTWARE, TRANSFER, WAITING
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
 from p3s.predict.estimators.drawn import Variation, own_deviation
 from p3s.predict.estimators.messages import library_for, networks
@@ -367,3 +368,41 @@ def test_no_more_is_drawn_than_is_their_own() -> None:
     assert off[3] == 0.0
     assert not Variation((spread,), 0.0).varies
     assert Variation((spread,)).varies
+
+
+needs_simgrid = pytest.mark.skipif(
+    shutil.which("smpirun") is None, reason="SimGrid (smpirun) is not installed"
+)
+
+
+def test_where_simgrid_is_not_installed(tmp_path: Path, monkeypatch) -> None:
+    study = study_of(tmp_path / "s", ring(2))
+    monkeypatch.setenv("PATH", "")
+    assert "SimGrid is not installed" in available(traces_of(study), 2)["simgrid"]
+    with pytest.raises(P3SError, match="not installed"):
+        estimate("simgrid", traces_of(study), 2)
+
+
+@needs_simgrid
+def test_it_needs_the_costs_of_messages(tmp_path: Path) -> None:
+    study = study_of(tmp_path / "s", ring(2), machine=False)
+    assert "p3s machine measure" in available(traces_of(study), 2)["simgrid"]
+
+
+@needs_simgrid
+@pytest.mark.parametrize(
+    "trace", [ring(4), wave(6), halo(6, nbytes=512, work=5000.0)], ids=["ring", "wave", "halo"]
+)
+def test_it_says_what_the_simulation_says(trace, tmp_path: Path) -> None:
+    study = study_of(tmp_path / "s", trace, mpi="other 1", background=True)
+    setting = Setting(vary=False, ranks_per_node=1)
+    ours, theirs = (
+        estimate(name, traces_of(study), trace.n, setting=setting)
+        for name in ("machine", "simgrid")
+    )
+    assert theirs.phases == ours.phases and theirs.comm.shape == ours.comm.shape
+    assert theirs.comm.sum() == pytest.approx(ours.comm.sum(), rel=0.05)
+    assert (theirs.low <= theirs.comm).all() and (theirs.comm <= theirs.high).all()
+    assert np.isnan(theirs.waiting).all() and np.isnan(theirs.seconds[TRANSFER]).all()
+    assert theirs.why_not == ours.why_not == ""
+    assert any(note.startswith("collectives as in Open MPI") for note in theirs.notes)

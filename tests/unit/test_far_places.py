@@ -1,4 +1,4 @@
-"""Places of another build of a program: matched as a whole, or not at all."""
+"""Smaller inputs: call sites looked up by place and by walk, and the report of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 import corpus
 import pytest
 from corpus import Recorder
+from test_far_match import reference, runs, times_of
 
+from p3s.base.errors import P3SError
+from p3s.base.serialise import from_data
 from p3s.capture.callpath import Where
 from p3s.costs.small_runs.places import (
     FUNCTION,
@@ -21,6 +24,12 @@ from p3s.costs.small_runs.places import (
     known,
     used,
 )
+from p3s.costs.small_runs.summary import FarFile
+from p3s.costs.small_runs.walk import PhaseCost, counts_upward, stop
+from p3s.costs.thesis import FALLING, REACHED
+from p3s.model.grid import admissible
+from p3s.model.holdout import build_model
+from p3s.report.small_runs import render
 from p3s.signature.tables import PointTable
 
 Program = Callable[[Recorder], None]
@@ -239,3 +248,241 @@ def test_points_are_those_of_the_same_build() -> None:
     found = match_input(reference(model, own), far_runs)
     assert [p for g in found[4] for p in g.points] == [p for g in wanted[4] for p in g.points]
     assert any(g.points for g in found[4])
+
+
+def test_the_walk_keeps_to_the_admissible_counts() -> None:
+    squares = admissible.learn([16, 25, 36], [18, 20])
+    assert counts_upward(squares, [16, 25, 36], 100) == [16, 25, 36, 64, 100]
+    powers = admissible.learn([2, 4, 8, 16], [3])
+    assert counts_upward(powers, [2, 4, 8, 16], 16) == [2, 4, 8, 16]
+    anything = admissible.learn([1, 4, 6, 24], [])
+    assert counts_upward(anything, [1, 4, 6, 24], 24) == [4, 6, 12, 24]
+    assert counts_upward(anything, [4, 6, 24], 3) == []
+    assert counts_upward(admissible.learn([4, 8, 16], [12]), [4, 8, 16], 15) == [4, 8]
+
+
+def two_phases(size: int, turns: int = 10) -> corpus.Program:
+    def program(rec: Recorder) -> None:
+        for _ in range(turns):
+            rec(
+                "Send",
+                peer=(rec.rank + 1) % rec.n,
+                nbytes=8 * size // rec.n,
+                work=100 * size // rec.n,
+            )
+            rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=8 * size // rec.n, work=0)
+        for _ in range(turns):
+            rec("Allreduce", nbytes=8, work=50 * size // rec.n)
+
+    return program
+
+
+def table(size: int, n: int, turns: int = 10, unit: str = "instructions") -> PointTable:
+    return replace(corpus.table(two_phases(size, turns), n), work_unit=unit)
+
+
+def test_costs_of_both_phases_stop_the_walk_only_together() -> None:
+    own = [table(1 << 16, n) for n in (2, 4, 8)]
+    far = [table(1 << 10, n) for n in (2, 4, 8)]
+    model = build_model(own, holdout=False)
+    places = [p.place for phase in model.phases for p in phase.work.places]
+    study = reference(model, own, {t.np: times_of(t, places, 2.0) for t in own})
+
+    def costs(send: tuple[float, ...], reduce_: tuple[float, ...]) -> list[PhaseCost]:
+        took = {}
+        for k, t in enumerate(far):
+            cost = [[{"MPI_Send": send[k]}.get(op, reduce_[k])] for _, op in places]
+            spent = times_of(t, places, 1.0)
+            took[t.np] = replace(spent, least=spent.least * cost)
+        return study.costs(runs("far/w1", far, took))
+
+    found = costs((1.0, 0.5, 0.5), (1.8, 1.0, 0.7))
+    assert {c.name: (c.status, c.at) for c in found} == {
+        "Send+Recv": (REACHED, 8),
+        "Allreduce": (FALLING, None),
+    }
+    assert not stop(found)
+    assert {c.name: c.cost for c in found}["Send+Recv"] == pytest.approx((1.0, 0.5, 0.5), rel=1e-3)
+    assert stop(costs((1.0, 0.5, 0.5), (1.8, 1.0, 1.0)))
+    assert not stop(study.costs(runs("far/w1", far, {}))), "no times, no minimum"
+
+
+def refuse(own: list[PointTable], far: PointTable) -> None:
+    reference(build_model(own, holdout=False), own).refuse(far)
+
+
+def test_more_turns_of_a_smaller_workload_are_no_larger_workload() -> None:
+    own = [table(1 << 14, n) for n in (2, 4, 8)]
+    refuse(own, table(1 << 12, 4, turns=200))
+    refuse(own, table(1 << 12, 3))  # between the study's counts
+    refuse(own, table(1 << 12, 16))  # beyond them
+
+
+def test_beyond_the_traced_counts_turns_and_totals_go_on_as_they_did() -> None:
+    """A ring of n - 1 turns: at 32 processes it turns more often than it ever did."""
+
+    def rounds(size: int) -> corpus.Program:
+        def program(rec: Recorder) -> None:
+            for _ in range(4):
+                for _ in range(rec.n - 1):
+                    rec(
+                        "Send",
+                        peer=(rec.rank + 1) % rec.n,
+                        nbytes=8 * size // rec.n,
+                        work=90 * size // rec.n,
+                    )
+                    rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=8 * size // rec.n, work=0)
+
+        return program
+
+    own = [replace(corpus.table(rounds(1 << 14), n), work_unit="instructions") for n in (4, 8, 16)]
+    for size, words in ((1 << 12, ""), (3 << 13, "a larger workload: 1.5")):
+        far = replace(corpus.table(rounds(size), 32), work_unit="instructions")
+        if not words:
+            refuse(own, far)
+            continue
+        with pytest.raises(P3SError, match=words):
+            refuse(own, far)
+
+
+@pytest.mark.parametrize(
+    ("size", "n", "turns", "unit", "words"),
+    [
+        (1 << 15, 4, 10, "instructions", "np=4: a larger workload: 2 times its work and 2 times"),
+        (1 << 15, 4, 1, "instructions", "a larger workload: 2 times its work"),
+        (1 << 14, 4, 30, "instructions", "no smaller workload than the study's own"),
+        (1 << 15, 3, 10, "instructions", "a larger workload: 2 times its work"),
+        (1 << 15, 4, 10, "cpu_ns", "a larger workload: 2 times its time"),
+        (1 << 12, 1, 10, "instructions", "np=1: one process has nobody"),
+    ],
+)
+def test_workloads_that_are_no_far_points(
+    size: int, n: int, turns: int, unit: str, words: str
+) -> None:
+    own = [table(1 << 14, m, unit=unit) for m in (2, 4, 8)]
+    with pytest.raises(P3SError) as caught:
+        refuse(own, table(size, n, turns, unit))
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("unit", ["cpu_ns", "wall_ns"])
+@pytest.mark.parametrize("n", [3, 4])
+def test_a_run_that_took_longer_is_no_larger_workload(unit: str, n: int) -> None:
+    """Times wander, on a busy machine by any factor; messages do not."""
+    own = [table(1 << 14, m, unit=unit) for m in (2, 4, 8)]
+    same = table(1 << 14, n, unit=unit)
+    refuse(own, replace(same, work=same.work * 3))
+    refuse(own, replace(table(1 << 12, n, unit=unit), work=same.work * 3))
+    with pytest.raises(P3SError, match="a larger workload: 0.25 times its time and 2 times"):
+        refuse(own, replace(table(1 << 15, 4, unit=unit), work=table(1 << 12, 4).work))
+
+
+def test_units_are_not_mixed() -> None:
+    with pytest.raises(P3SError, match="measured in cpu_ns and in instructions in the study"):
+        refuse([table(1 << 14, n) for n in (2, 4, 8)], table(1 << 10, 4, unit="cpu_ns"))
+    time = [table(1 << 14, n, unit="cpu_ns") for n in (2, 4, 8)]
+    refuse(time, table(1 << 10, 4, unit="wall_ns"))  # both are time
+
+
+def row(phase: int, n: float | None, cost: float | None = 0.257, **more: Any) -> dict[str, Any]:
+    found = {"n": n, "nearest": round(n), "distance": 0.0087} if n else {}
+    ns = 512345.0 * (cost or 0.0)
+    point = [["Send", "MPI_Send"], phase, n, 512345.0, 51234.5, ns, ns, 4, 1, "far/w1", 4]
+    return {
+        "np": 4,
+        "phase": phase,
+        "ranks": [[0, 3]],
+        "turns": 10.0,
+        "x": 51234.5,
+        "nbytes": 80.0,
+        "n": n,
+        "by_work": found,
+        "by_bytes": {},
+        "points": [point] if cost else [],
+        **more,
+    }
+
+
+def file(unit: str, **more: Any) -> FarFile:
+    empty = {"error": None, "places": "by call site", "rows": [], "minimum": []}
+    far = {"name": "far/w1", "command": ["./a"], "counts": [4], **empty, **more}
+    names = [f"Send{phase}" for phase in range(4)]
+    return from_data(FarFile, {"work_unit": unit, "phases": names, "workloads": [far]})
+
+
+def page(
+    unit: str,
+    rows: list[dict[str, Any]],
+    minimum: list[dict[str, Any]] | None = None,
+    error: str | None = None,
+) -> str:
+    command = ["mpiexec", "-n", "{np}", "./a\x1b[31m"]
+    made = file(unit, command=command, rows=rows, minimum=minimum or [], error=error)
+    return "\n".join(render(made))
+
+
+def test_a_row_says_what_it_stands_for() -> None:
+    text = page("instructions", [row(1, 1681.0)])
+    assert "\x1b" not in text
+    (line,) = [x for x in text.splitlines() if "Send1" in x]
+    assert line.split() == [
+        "1",
+        "Send1",
+        "4",
+        "4",
+        "5.123e+04",
+        "0.257",
+        "1681.0",
+        "1681",
+        "0.87%",
+        "-",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("reached", "least cost per unit of work reached at 16"),
+        ("falling", "still falls at 16"),
+        ("steady", "has not fallen at 4 to 16"),
+        ("unknown", "is not known"),
+    ],
+)
+def test_the_minimum_in_words(status: str, words: str) -> None:
+    minimum = [
+        {
+            "phase": 1,
+            "name": "Send1",
+            "counts": [4, 16],
+            "cost": [1.0, 0.5],
+            "status": status,
+            "at": 16,
+        }
+    ]
+    assert words in page("instructions", [row(1, 64.0)], minimum)
+
+
+def test_what_stands_for_no_count_says_why() -> None:
+    same = row(2, None, by_work={"why": "is the same at every count"})
+    text = page("instructions", [row(1, 64.0), same])
+    assert (
+        "phase 2 Send2 stands for no count: its work per iteration is the same at every count"
+        in text
+    )
+    why = "cannot be compared: its messages are as large as those of the original"
+    text = page("cpu_ns", [row(1, None, None, by_bytes={"why": why})]).replace("\n    ", " ")
+    assert f"stands for no count: {why}" in text and "--work instructions" in text
+
+
+def test_how_the_places_of_another_build_were_matched() -> None:
+    def told(**more: str) -> str:
+        return "\n".join(render(file("instructions", rows=[row(1, 64.0)], **more)))
+
+    assert "its places were matched by function and line" in told(places="by function and line")
+    assert "matched" not in told(places="by call site")
+
+
+def test_another_shape_and_another_program() -> None:
+    text = page("instructions", [row(3, 64.0, by_bytes={"n": 100.0})]).replace("\n    ", " ")
+    assert "phase 3: by the bytes of the messages it is another count" in text
+    assert "far/w1: another program" in page("instructions", [], error="far/w1: another program")

@@ -1,12 +1,15 @@
-"""Files: rates of a file system, places of a program, and how long calls take."""
+"""Files of programs: what their calls cost, and in the simulation."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from paths import PROGRAMS
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import file_work, is_file_collective, is_modelled, kind_of, leaves_file_request
@@ -167,3 +170,42 @@ def test_what_calls_do_to_files(op: str, what: str, collective: bool) -> None:
     assert file_work(op) == what
     assert is_file_collective(op) is collective
     assert leaves_file_request(op) is (op == "MPI_File_iread_all")
+
+
+CALL_S = 0.005
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("disk") / "disk"
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    words = [compiler, "-O1", str(PROGRAMS / "io/disk.cpp"), "-o", str(target), "-lsimgrid"]
+    if subprocess.run(words, capture_output=True, timeout=120).returncode:
+        pytest.skip("no SimGrid to compile with")
+    return target
+
+
+def took(disk: Path, processes: int, nbytes: int, calls: int) -> float:
+    """Seconds until all have written."""
+    words = [str(disk), str(processes), str(nbytes), str(calls), str(CALL_S)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
+    return float(done.stdout.split()[-1])
+
+
+@pytest.mark.parametrize(("processes", "mib", "calls"), [(16, 16, 16), (64, 16, 16), (64, 8, 1)])
+def test_many_processes_on_one_disk(disk: Path, processes: int, mib: int, calls: int) -> None:
+    rates = []
+    for k in (1, 2, 4, 8):
+        lines = [
+            f"posix own write dense {size} {number} {took(disk, k, size * number, number)}"
+            for size, number in ((4096, 256), (1 << 20, 16))
+        ]
+        rates += parsed("\n".join(lines), k)
+    nbytes = mib << 20
+    found = FileSystem("simulated", "disk", tuple(rates)).seconds(
+        "posix", OWN, "write", DENSE, processes=processes, calls=calls, nbytes=nbytes
+    )
+    assert found is not None
+    assert found.s == pytest.approx(took(disk, processes, nbytes, calls), rel=0.02)

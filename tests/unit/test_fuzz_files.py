@@ -206,6 +206,12 @@ CHANGES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("threads", ("laws", 0, "phase"), "x"),
     ("threads", ("laws", 0, "error"), [1.0]),
     ("study", ("commands",), "rm -rf"),
+    ("signature", ("schema_version",), 1),
+    ("model", ("phases", 0, "parent"), 1),
+    ("model", ("phases", 1, "parent"), 1),
+    ("model", ("phases", 1, "parent"), None),
+    ("model", ("phases", 1, "parent"), 99),
+    ("model", ("phases", 1, "parent"), -1),
 ]
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import corpus
 import pytest
 import timed_study as ts
-from capture_writer import Writer
+from capture_writer import begun, put_run_json
 from commands import cli
 from corpus.grids import bitonic
 from test_any_counts import PROGRAMS, put_times
 
 from p3s.base.errors import P3SError
-from p3s.base.study import Study, write_json
+from p3s.base.study import Study
 from p3s.model.compare import order_at
 from p3s.model.comparison import Moved, OrderAgreement
 from p3s.model.evaluate import generate
@@ -86,15 +86,9 @@ def test_the_limit_is_a_share_of_the_ranks(moved: int, limit: float, told: int) 
 def put_run(folder: Path, *, anybody: int, size: int = 3) -> None:
     """A run of which one rank receives from anybody."""
     folder.mkdir(parents=True)
-    write_json(
-        folder / "run.json",
-        {"schema": "p3s.run", "schema_version": 1, "np": size, "status": "complete"},
-    )
+    put_run_json(folder, size)
     for rank in range(size):
-        w = Writer(rank, size)
-        w.opname(0, "MPI_Recv")
-        w.comm(0, list(range(size)), "MPI_COMM_WORLD")
-        w.site(1, "a+0x1")
+        w = begun("MPI_Recv", rank, size)
         at = w.event(w.call(0, peer=-2 if rank == anybody else (rank + 1) % size))
         if rank == anybody:
             w.resolved(at, (rank + 1) % size, 5, 0)

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from capture_writer import Writer
+from capture_writer import Writer, put_run_json
 from test_times import new_study
 
-from p3s.base.artefacts import SCHEMA_VERSION, sealed, write_json
+from p3s.base.artefacts import sealed
 from p3s.base.errors import Damaged, Defect
 from p3s.base.settings import traces_of
-from p3s.base.study import RUN_SCHEMA, Study
+from p3s.base.study import Study
 from p3s.model.fit import fit_model
 from p3s.signature.signature import characterize
 from p3s.signature.store import load_table
@@ -47,9 +47,7 @@ def put_spawning(study: Study, np: int) -> None:
         w.event(w.call(8, 8, 0))
         w.end()
         w.save(target)
-    said = {"np": np, "exit_code": 0, "wall_s": 1.0, "status": "complete", "work_unit": "cpu_ns"}
-    head = {"schema": RUN_SCHEMA, "schema_version": SCHEMA_VERSION, "oversubscribed": False}
-    write_json(target / "run.json", {**head, **said})
+    put_run_json(target, np)
     characterize(traces_of(study), np)
 
 

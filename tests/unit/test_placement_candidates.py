@@ -1,4 +1,4 @@
-"""Orders of ranks and nodes, placements in allocations, and the files that launchers read."""
+"""Candidates for placements, features of their traffic, and the links that it takes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from traffic_patterns import at_faces, fixed_halo
 
 from p3s.base.errors import P3SError, UsageError
+from p3s.machine.topology.fabric import Level
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.allocation import allocation, put
 from p3s.methods.placement.candidates import (
@@ -27,9 +28,27 @@ from p3s.methods.placement.candidates import (
     tilted,
     turned,
 )
-from p3s.methods.placement.links import link_features
+from p3s.methods.placement.features import (
+    CLASS_A,
+    Hierarchy,
+    check_ranks,
+    class_a,
+    class_b,
+    class_c,
+)
+from p3s.methods.placement.links import (
+    above_average,
+    link_bytes,
+    link_features,
+    longest_queue,
+    mean_of,
+    near_largest,
+    paths,
+    prior_metrics,
+)
+from p3s.methods.placement.phases import Traffic, traffic
 from p3s.methods.placement.within import as_text, returns
-from p3s.program.mapping import block, cyclic, rank_map, read_rank_file
+from p3s.program.mapping import RankMap, block, cyclic, rank_map, read_rank_file
 
 
 def test_orders_by_hand() -> None:
@@ -176,3 +195,219 @@ def test_ranks_that_come_back_to_a_host_are_noticed() -> None:
     where = allocation(4, 2)
     assert not returns(block_on(8, where)) and returns(cyclic_on(8, where))
     assert not returns(cyclic_on(4, where))
+
+
+#: Eight ranks on four nodes, two a node: what each sends to whom.
+SENT = traffic(
+    8, [0, 0, 1, 2, 4, 6, 7], [1, 2, 4, 0, 6, 7, 3], [100, 200, 300, 50, 400, 10, 500],
+    [1, 1, 1, 2, 1, 1, 1],
+)  # fmt: skip
+
+
+def features(
+    sent: Traffic, placed: RankMap, hierarchy: Hierarchy | None = None
+) -> dict[str, float]:
+    """Return the features of all classes."""
+    check_ranks(sent, placed)
+    found = class_a(sent, placed) | class_b(sent, placed)
+    return found if hierarchy is None else found | class_c(sent, placed, hierarchy)
+
+
+def vilje(switch: list[int], rack: list[int]) -> Hierarchy:
+    return Hierarchy((Level("sw", "S", np.array(switch)), Level("r", "R", np.array(rack))))
+
+
+def spread(name: str, *values: float) -> dict[str, float]:
+    return dict(zip((f"{name}({s})" for s in ("min", "avg", "max")), values, strict=True))
+
+
+def test_all_columns_of_an_example_by_hand() -> None:
+    # Node 0 sends 200 to node 1 and 300 to node 2, node 1 sends 2 x 50 to node 0, node 2 sends
+    # 400 to node 3, node 3 sends 500 to node 1; switches hold nodes 0, 1 and 2, 3.
+    found = features(SENT, block(8, 2), vilje([0, 0, 1, 1], [0, 0, 0, 0]))
+    assert found == {
+        "n": 4, "ppn": 2, "l(max)": 500, "PD(max)": 500, "PM(max)": 2,
+        **spread("ND", 100, 375, 500), **spread("NM", 1, 1.5, 2),
+        **spread("iND", 0, 27.5, 100), **spread("iNM", 0, 0.5, 1),
+        "TD": 1500, "TM": 6,
+        "sw": 2, "r": 1, "n/sw(avg)": 2, "n/sw(max)": 2, "sw/r(avg)": 2, "sw/r(max)": 2,
+        **spread("SD", 300, 400, 500), **spread("SM", 1, 1, 1),
+        **spread("iSD", 300, 350, 400), **spread("iSM", 1, 2, 3),
+        **spread("RD", 0, 0, 0), **spread("RM", 0, 0, 0),
+        **spread("iRD", 800, 800, 800), **spread("iRM", 2, 2, 2),
+    }  # fmt: skip
+    assert len(found) == 49
+
+
+def test_columns_of_the_three_machines_are_as_many_as_in_the_source() -> None:
+    node = np.arange(4)
+    aries = Hierarchy(
+        (Level("a", "A", node), Level("c", "C", node // 2), Level("g", "G", node // 2)),
+        first=1,
+        pairs=True,
+    )
+    daint = class_c(SENT, block(8, 2), aries)
+    assert len(daint) == 45 and len(features(SENT, block(8, 2), aries)) == 64
+    assert "n/a(max)" not in daint and "c/g(max)" in daint
+    # Between the two groups: 300 in one message there, 500 in one back.
+    assert (daint["GGD"], daint["GGM"]) == (500, 1)
+    one = Hierarchy((Level("sw1", "S1", node // 2),), ratios=("min", "avg", "max"))
+    aris = class_c(SENT, block(8, 2), one)
+    # The source has three more, L1 switches per L2 switch: all of them, as each joins every L2.
+    assert len(aris) + 3 == 19
+    assert len(CLASS_A) == 5 and len(features(SENT, block(8, 2))) == 19
+
+
+def test_levels_that_do_not_fit_are_refused() -> None:
+    for hierarchy, why in (
+        (vilje([0, 0, 1], [0, 0, 0]), "there are 4"),
+        (vilje([0, 0, 1, 1], [0, 1, 1, 1]), "lowest to the highest"),
+    ):
+        with pytest.raises(P3SError, match=why):
+            class_c(SENT, block(8, 2), hierarchy)
+    with pytest.raises(P3SError, match="placement is of 4 ranks"):
+        features(SENT, block(4, 2))
+
+
+def test_levels_of_a_tree(tmp_path) -> None:
+    file = tmp_path / "topology.conf"
+    file.write_text(
+        "SwitchName=s0 Nodes=n[0-1]\nSwitchName=s1 Nodes=n[2-3]\nSwitchName=s2 Nodes=n4\n"
+        "SwitchName=r0 Switches=s[0-1]\nSwitchName=top Switches=r0,s2\n"
+    )
+    first, second = read_fabric(str(file), 5).levels()
+    assert first.of.tolist() == [0, 0, 1, 1, 2]
+    assert second.of.tolist() == [3, 3, 3, 3, 4]
+    assert first.at(np.array([4, 0])).of.tolist() == [2, 0]
+
+
+@st.composite
+def placed_traffic(draw) -> tuple[Traffic, RankMap, Hierarchy]:
+    nodes = draw(st.integers(1, 8))
+    ranks = draw(st.integers(1, 24))
+    rank, node = st.integers(0, ranks - 1), st.integers(0, nodes - 1)
+    rows = draw(st.lists(st.tuples(rank, rank, st.integers(0, 999), st.integers(1, 3))))
+    s, d, b, m = ([row[k] for row in rows] for k in range(4))
+    node_of = np.array(draw(st.lists(node, min_size=ranks, max_size=ranks)))
+    switch = np.array(draw(st.lists(st.integers(0, 4), min_size=nodes, max_size=nodes)))
+    rack = np.array(draw(st.lists(st.integers(0, 2), min_size=5, max_size=5)))[switch]
+    levels = (Level("sw", "S", switch), Level("r", "R", rack))
+    placed = rank_map("", node_of, tuple(f"h{k}" for k in range(nodes)))
+    return traffic(ranks, s, d, b, m), placed, Hierarchy(levels, pairs=True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(placed_traffic())
+def test_what_one_level_sends_the_next_one_keeps_or_sends(made) -> None:
+    sent, placed, hierarchy = made
+    found = features(sent, placed, hierarchy)
+
+    def whole(name: str, number: float) -> float:
+        return found[f"{name}(avg)"] * number
+
+    nodes, switches, racks = placed.nodes, found["sw"], found["r"]
+    for kind, total in (("D", sent.volume.sum()), ("M", sent.number)):
+        close = pytest.approx
+        assert found[f"T{kind}"] + whole(f"iN{kind}", nodes) == close(total)
+        assert whole(f"N{kind}", nodes) == close(found[f"T{kind}"])
+        assert whole(f"N{kind}", nodes) == close(
+            whole(f"iS{kind}", switches) + whole(f"S{kind}", switches)
+        )
+        assert whole(f"S{kind}", switches) == close(
+            whole(f"iR{kind}", racks) + whole(f"R{kind}", racks)
+        )
+        assert found[f"RR{kind}"] <= found[f"R{kind}(max)"]
+        if racks == 1:
+            assert found[f"R{kind}(max)"] == 0
+        if nodes == 1:
+            assert found[f"T{kind}"] == 0
+    for name, value in found.items():
+        if name.endswith("(avg)"):
+            assert value <= found[name.replace("avg", "max")] + 1e-9
+
+
+def test_six_metrics_on_a_ring_of_four() -> None:
+    ring = read_fabric("torus:4", 4)
+    # 0 to 1, 10 bytes; 0 to 2 by way of 1, 20 bytes: eight directed links in all.
+    sent = traffic(4, [0, 0], [1, 2], [10, 20])
+    assert prior_metrics(paths(sent, block(4, 1), ring), ring) == {
+        "max dilation": 2,
+        "avg dilation": 1.5,
+        "hop-bytes": 50,
+        "hops per byte": 50 / 30,
+        "avg bytes": 50 / 8,
+        "max bytes": 30,
+    }
+
+
+def test_links_of_nodes_count_on_networks_of_switches() -> None:
+    tree = read_fabric("fat-tree:2,1,2", 4)
+    sent = traffic(4, [0, 0], [1, 2], [10, 20])
+    found = prior_metrics(paths(sent, block(4, 1), tree), tree)
+    # Node, leaf, node: 2 links; node, leaf, top, leaf, node: 4. Twelve directed links.
+    assert found["max dilation"] == 4 and found["avg dilation"] == 3
+    assert found["max bytes"] == 30 and found["avg bytes"] == (20 + 80) / 12
+
+
+def test_outliers() -> None:
+    v = np.array([1, 2, 3, 10, 9.6])
+    assert v[above_average(v)].tolist() == [10, 9.6] and v[near_largest(v)].tolist() == [10, 9.6]
+    same = np.array([0.1] * 6)
+    assert mean_of(same, above_average(same)) == 0
+    assert near_largest(same).all() and mean_of(same, near_largest(same)) == pytest.approx(0.1)
+    none = np.zeros(0)
+    assert mean_of(none, above_average(none)) == mean_of(none, near_largest(none)) == 0
+
+
+def test_queues_of_a_ring() -> None:
+    ring = read_fabric("torus:8", 8)
+    sent = traffic(8, [0, 0, 0, 0, 0], [1, 2, 3, 7, 0], 8)  # three up, one down, one to itself
+    found = paths(sent, block(8, 1), ring)
+    assert longest_queue(found, ring) == 3
+    assert longest_queue(paths(sent, block(8, 8), ring), ring) == 0
+
+
+def test_far_messages_and_nodes() -> None:
+    ring = read_fabric("torus:8", 8)
+    # Distances 1, 1, 4 and twice 2: mean 10 / 5 = 2, above it only the one of 4.
+    sent = traffic(8, [0, 1, 2, 3], [1, 2, 6, 5], 8, [1, 1, 1, 2])
+    found = link_features(sent, block(8, 1), ring)
+    assert found["sum dilation AO"] == found["sum hops AO"] == 4
+    # Nodes: 1, 1, 4, 2 and four with none: mean 1, above it 4 and 2.
+    assert found["sum maxdil AO"] == 6
+
+
+def test_nodes_by_name() -> None:
+    ring = read_fabric("torus:4", 4)
+    sent = traffic(2, [0], [1], 10)
+    found = paths(sent, rank_map("", np.array([0, 1]), ("+n3", "+n1")), ring)
+    assert (found.source.tolist(), found.dest.tolist(), found.dilation.tolist()) == ([3], [1], [2])
+    with pytest.raises(P3SError, match="has 4 nodes"):
+        paths(sent, rank_map("", np.array([0, 1]), ("+n3", "+n4")), ring)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["torus:3x4x2", "mesh:6x4", "fat-tree:4,2,6", "dragonfly:3,2,4", "torus:24"]),
+    st.lists(st.tuples(*(st.integers(0, 47),) * 2, st.integers(0, 99), st.integers(1, 3))),
+    st.permutations(range(24)),
+)
+def test_links_carry_what_messages_are_times_how_far_they_go(told, rows, order) -> None:
+    fabric = read_fabric(told, 24)
+    s, d, b, m = ([row[k] for row in rows] for k in range(4))
+    sent = traffic(48, s, d, b, m)
+    found = paths(sent, rank_map("", np.repeat(order, 2), ("",) * 24), fabric)
+    loads, metrics = link_bytes(found, fabric), prior_metrics(found, fabric)
+    assert loads.sum() == metrics["hop-bytes"]
+    assert loads.mean() == pytest.approx(metrics["avg bytes"])
+    values = link_features(sent, rank_map("", np.repeat(order, 2), ("",) * 24), fabric)
+    assert all(np.isfinite(list(values.values())))
+    assert values["avg bytes"] <= values["avg bytes TO"] + 1e-9 <= values["max bytes"] + 2e-9
+
+
+def test_a_halo_on_a_torus_of_its_shape_goes_one_link() -> None:
+    torus = read_fabric("torus:4x4", 16)
+    values = link_features(fixed_halo((4, 4), at_faces(2), 100), block(16, 1), torus)
+    assert values["max dilation"] == values["avg dilation"] == 1
+    assert values["avg bytes"] == values["max bytes"] == 100 and values["max FIFO"] == 1
+    assert values["sum dilation AO"] == values["avg bytes AO"] == 0

@@ -1,11 +1,14 @@
-"""Costs of phases under placements: the quick one by hand, a learned one, iterations."""
+"""Costs of placements: lines over features, fronts, agreement, quick and learned costs."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import kendalltau
 
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
@@ -17,10 +20,69 @@ from p3s.methods.placement.costs import (
     whole_cost,
 )
 from p3s.methods.placement.learned import Card, Learned, Widening
+from p3s.methods.placement.lines import fit_nonnegative
 from p3s.methods.placement.phases import PhaseTraffic, Traffic, traffic
+from p3s.methods.placement.ranked.types import layers, matters
+from p3s.methods.placement.ranking import agreement, r_squared, rcc
 from p3s.methods.placement.trees import Trees
 from p3s.program.mapping import rank_map
 from p3s.simulate.network import rough_network
+
+
+def test_no_coefficient_is_below_nothing() -> None:
+    x = np.linspace(1, 100, 50)
+    columns = {"a": x, "b": 1 / x, "c": np.zeros(50)}
+    found = fit_nonnegative(((), ("a",), ("b",), ("c",)), columns, 2 + 3 * x)
+    assert found.coefficients == pytest.approx((2, 3, 0, 0), abs=1e-9)
+    falling = fit_nonnegative(((), ("a",)), columns, 200 - x)
+    assert falling.coefficients[1] == 0 < falling.coefficients[0]
+
+
+#: Three layers of three configurations each.
+CORES = [1, 2, 4, 1, 2, 4, 1, 2, 4]
+SECONDS = [9.0, 5.0, 3.0, 10.0, 6.0, 4.0, 11.0, 7.0, 5.0]
+
+
+def test_layers() -> None:
+    assert layers(CORES, SECONDS).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert layers([1, 1, 2], [5.0, 5.0, 5.0]).tolist() == [0, 0, 1]  # equal ones are both in front
+    assert layers([1, 1], [5.0, 4.0]).tolist() == [1, 0]  # equal costs do dominate
+    assert layers([], []).tolist() == []
+
+
+def test_placements_that_are_all_as_good() -> None:
+    assert not matters([1.0, 1.04]) and matters([1.0, 1.05]) and not matters([1.0])
+    assert not matters([1.0, 1.05], 1.1)
+
+
+def test_constant_error_keeps_the_order() -> None:
+    t = np.array([1.0, 2.0, 4.0, 8.0])
+    found = agreement(t, 1.2 * t)
+    assert found.mmre == pytest.approx(0.2) and found.within == 1 and found.rcc == 1
+    assert found.r2 < 1 and found.log_median == pytest.approx(math.log(1.2))
+    assert found.score == found.r2 * found.rcc
+    assert agreement(t, -t).log_median == math.inf
+    assert math.isnan(agreement([], []).mmre)
+
+
+def test_order_and_ties() -> None:
+    up, down = [1.0, 2.0, 3.0], [3.0, 2.0, 1.0]
+    assert rcc(up, up) == 1 and rcc(up, down) == 0
+    assert rcc(up, [1.0, 1.0, 1.0]) == 0  # ties are wrong
+    assert r_squared(up, [2.0, 2.0, 2.0]) == 0
+    assert math.isnan(r_squared([1.0, 1.0], [1.0, 1.0])) and math.isnan(rcc([1.0], [1.0]))
+    with pytest.raises(ValueError):
+        rcc([1.0], [1.0, 2.0])
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.permutations(range(12)))
+def test_without_ties_it_is_kendalls_tau(order) -> None:
+    t = np.arange(12.0)
+    p = np.array(order, dtype=float)
+    tau = kendalltau(t, p).statistic
+    assert rcc(t, p) == pytest.approx((1 + tau) / 2, abs=1e-12)
+
 
 #: 1 us and 1 byte/ns between nodes, 100 ns and 10 bytes/ns inside; calls of their own are free.
 NETWORK = rough_network(

@@ -1,4 +1,4 @@
-"""A job's times under placements, what is simulated of candidates, and how valid phases are."""
+"""Placements of a study, ranked, and how sure their ranking is."""
 
 from __future__ import annotations
 
@@ -7,26 +7,31 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from machines import synthetic
 from replay_patterns import Trace, halo, ring
+from sample_files import network
 
 from p3s.base.progress import Progress
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.machine.facts import Facts
-from p3s.machine.network import ranges
 from p3s.machine.topology.read import named, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import block_on, cyclic_on
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.ranking import Search, placements
+from p3s.methods.placement.ranked.result import drawn
 from p3s.methods.placement.ranked.types import (
     PLACEMENTS,
     Gain,
     PhaseUnder,
     Placements,
     Ranked,
+    advice_of,
+    layers,
     path_of,
     save,
 )
@@ -34,24 +39,7 @@ from p3s.methods.placement.section import as_csv, notes, phase_rows, render, ver
 from p3s.predict.estimators.messages import measured_messages, networks
 from p3s.predict.estimators.settings import Setting
 
-BYTES = [0, 1000, 100_000]
-
-
-def measured(latency: float, per_byte: float, hosts: list[str]) -> dict:
-    one_way = [latency + per_byte * b for b in BYTES]
-    found = {
-        "mpi": "openmpi 4.1.4", "hosts": hosts, "cores": [0, 0], "eager_bytes": 4096,
-        "sizes": {
-            "bytes": BYTES, "timings": [9] * 3, "one_way_ns": one_way,
-            "one_way_median_ns": one_way, "send_ns": [100.0] * 3, "send_median_ns": [100.0] * 3,
-            "receive_ns": [100.0, 100.0, None], "receive_median_ns": [100.0, 100.0, None],
-            "gap_ns": [200.0, per_byte * 1000, per_byte * 100_000],
-        },
-    }  # fmt: skip
-    return {**found, "ranges": ranges(found)}
-
-
-NETWORK = {**measured(10_000, 10, ["a", "b"]), "inside": measured(500, 0.1, ["a", "a"])}
+NETWORK = {**network(10_000, 10, ["a", "b"]), "inside": network(500, 0.1, ["a", "a"])}
 
 
 def job(root: Path, trace: Trace, nodes: int, ppn: int, told: str = "fat-tree:2,1,4") -> Job:
@@ -71,10 +59,10 @@ def total(job: Job, where) -> float:
 
 def test_messages_inside_a_node_cost_what_was_measured_there() -> None:
     machine = replace(synthetic(), network=NETWORK)
-    for network in networks(machine):
-        assert network.path(0).transfer.at(1000) == pytest.approx(600)
-        assert network.path(1).transfer.at(1000) == pytest.approx(20_000)
-        assert not network.path(0).linked and "two ranks of one" in network.source
+    for found in networks(machine):
+        assert found.path(0).transfer.at(1000) == pytest.approx(600)
+        assert found.path(1).transfer.at(1000) == pytest.approx(20_000)
+        assert not found.path(0).linked and "two ranks of one" in found.source
 
 
 def test_a_ring_is_faster_in_blocks_with_and_without_a_network(tmp_path: Path) -> None:
@@ -189,3 +177,48 @@ def test_calls_without_a_law_make_a_ranking_untrustworthy(tmp_path: Path) -> Non
     found = placements(job(tmp_path, trace, 4, 2), (), None, Search(4, 1), Progress())
     assert found.left_out == pytest.approx(20 / 30)
     assert [reason.code for reason in found.reasons if reason.untrustworthy][:1] == ["left-out"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0.1, 10), st.floats(0, 0.2), st.floats(0, 0.2)), min_size=1, max_size=8
+    )
+)
+def test_chances_are_all_there_are_and_regret_is_never_negative(
+    rows: list[tuple[float, ...]],
+) -> None:
+    times = [t for t, _, _ in rows]
+    low, high = [t * (1 - a) for t, a, _ in rows], [t * (1 + b) for t, _, b in rows]
+    found = drawn(times, low, high)
+    assert found.chance.sum() == pytest.approx(1.0) and (found.regret >= 0).all()
+    assert (drawn(times, low, high).seconds == found.seconds).all()
+
+
+def at(n: int, nodes: int, time: float) -> Placements:
+    one = Ranked(
+        name="block", cost_s=0.0, time_s=time, low_s=time, high_s=time, regret=0.0, chance=1.0,
+        busiest=0.0, node_of=(), phases=(),
+    )  # fmt: skip
+    return Placements(
+        n=n, hosts=("",) * nodes, slots=(n // nodes,) * nodes, topology="", network="",
+        estimator="machine", cost="", matters=False, ranked=(one,), gains=(),
+        left_out=0.0,
+    )  # fmt: skip
+
+
+def test_three_layers_with_ties() -> None:
+    cores = [16, 16, 32, 32, 64, 64]
+    times = [4.0, 4.0, 3.0, 3.5, 2.0, 3.6]
+    found = advice_of(
+        [at(n, n // 16 * (1 + k % 2), t) for k, (n, t) in enumerate(zip(cores, times, strict=True))]
+    )
+    by = {(one.n, one.time_s): one.cores_front for one in found.configurations}
+    assert by == {(16, 4.0): 0, (32, 3.0): 0, (32, 3.5): 1, (64, 2.0): 0, (64, 3.6): 2}
+    assert layers(cores, times).tolist() == [0, 0, 0, 1, 0, 2]
+    assert found.configurations[0].n == 64 and found.breaks_at is None
+
+
+def test_where_more_ranks_are_slower_that_is_said() -> None:
+    found = advice_of([at(16, 1, 3.0), at(32, 2, 2.0), at(64, 4, 2.5)])
+    assert found.breaks_at == 32 and found.configurations[0].n == 32

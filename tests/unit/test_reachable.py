@@ -1,4 +1,4 @@
-"""Each module of the product is reached from a command or from `import p3s`, or is parked here."""
+"""Each module of the product is reached from a command or from `import p3s`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from test_layers import files, imported
 
 #: What users start: commands (by the table in p3s.cli.main), Python's interface.
 STARTS = ("p3s.__main__", "p3s", "p3s.api")
-#: Modules that wait for their command, by the start of their names, and why.
-PARKED: dict[str, str] = {}
 
 
 def edges(path: Path, modules: dict[str, Path]) -> Iterator[str]:
@@ -55,8 +53,7 @@ def _lazy(tree: ast.AST) -> Iterator[str]:
                 yield before
 
 
-def reached() -> tuple[set[str], dict[str, Path]]:
-    """Return the modules that are reached, and all with their files."""
+def test_every_module_is_reached() -> None:
     modules = files()
     there: set[str] = set()
     ahead = [*STARTS]
@@ -65,17 +62,4 @@ def reached() -> tuple[set[str], dict[str, Path]]:
         if name in modules and name not in there:
             there.add(name)
             ahead += [*edges(modules[name], modules), name.rpartition(".")[0]]
-    return there, modules
-
-
-def test_every_module_is_reached() -> None:
-    there, modules = reached()
-    apart = {name for name in modules if not name.startswith(tuple(PARKED) or "-")}
-    assert sorted(apart - there) == []
-
-
-def test_what_is_parked_is_there_and_not_reached() -> None:
-    there, modules = reached()
-    for start in PARKED:
-        inside = {name for name in modules if name.startswith(start)}
-        assert inside and not inside & there, start
+    assert sorted(modules.keys() - there) == []

@@ -10,12 +10,11 @@ from pathlib import Path
 import corpus
 import numpy as np
 import pytest
+import timed_study as ts
 from replay_patterns import Trace, halo
 from steps_builder import Builder, steps_of_lists
 
 from p3s.base.errors import P3SError
-from p3s.base.study import Study, write_json
-from p3s.pipeline.stages import fit_model
 from p3s.program.generate import write_scaled
 from p3s.program.order.calls import unmatched
 from p3s.program.order.completions import first_in_first_out, wanted
@@ -23,7 +22,6 @@ from p3s.program.order.pairs import pair
 from p3s.program.order.sections import read_sections, sections_of
 from p3s.program.order.unstick import _ends_simulated, ends, unstuck
 from p3s.program.scaled import ScaledTrace, read_scaled
-from p3s.signature.store import SIGNATURE, signature_of, write_tables
 from p3s.simulate.packed import surely_end
 from p3s.simulate.steps import RECEIVES, REQUESTS, SENDS, WAITS, Op, Section, Steps, of_ranks
 
@@ -44,13 +42,7 @@ def traces(tmp_path_factory):
 
 def scaled(root: Path, program: corpus.Program, counts: tuple[int, ...], n: int) -> Path:
     """Write the scaled trace of a program of the corpus at n processes; return its directory."""
-    study = Study.create(root, ["mpiexec", "-n", "{np}", "./program"])
-    for count in counts:
-        table = corpus.table(program, count)
-        study.signature_path(count).parent.mkdir(exist_ok=True)
-        write_tables(table, study.signature_path(count))
-        write_json(study.signature_path(count), SIGNATURE.data(signature_of(table)))
-    fit_model(study)
+    study, _ = ts.put_study(root, program, counts, "cpu_ns")
     write_scaled(root, n)
     return study.scaled_dir(n)
 

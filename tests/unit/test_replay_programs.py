@@ -52,41 +52,6 @@ def outside(
     return settled(loaded, world, **named).program, loaded  # type: ignore[arg-type]
 
 
-def test_a_question_comes_before_a_blocking_receive_and_after_a_nonblocking_one() -> None:
-    program, _ = outside([("MPI_Recv", 2), ("MPI_Irecv", 3), ("MPI_Wait", -1)])
-    assert codes(program, 0) == [Code.ASK, Code.RECV, Code.IRECV, Code.ASK, Code.WAIT, Code.END]
-    hole = 2
-    assert codes(program, hole) == [Code.ANSWER, Code.ANSWER, Code.END]
-    ask, receive = program.of(0)[0], program.of(0)[1]
-    assert ask["tag"] == receive["tag"] == program.of(hole)[0]["tag"]
-    assert ask["bytes"] == receive["bytes"] == 102
-
-
-def test_timed_black_holes_only_post_and_in_the_order_of_their_times() -> None:
-    program, loaded = outside([("MPI_Send", 3), ("MPI_Recv", 2), ("MPI_Send", 2)], what="timed")
-    hole = program.of(2)
-    assert Code.ASK not in codes(program, 0)
-    assert set(codes(program, 2)) == {Code.IRECV, Code.BUFFERED, Code.END}
-    assert (np.diff(hole["at_ns"][:-1]) >= 0).all()
-    assert sorted(hole["at_ns"][:-1].tolist()) == sorted(
-        loaded.takes_mine_ns[~np.isnan(loaded.takes_mine_ns)].tolist()
-        + loaded.sends_to_me_ns[~np.isnan(loaded.sends_to_me_ns)].tolist()
-    )
-
-
-def test_messages_of_one_partner_keep_their_order_in_a_schedule_that_has_not() -> None:
-    builder = Builder(2)
-    for nbytes in (10, 2000, 30):
-        builder.add(0, "MPI_Recv", 1, nbytes)
-        builder.add(1, "MPI_Send", 0, nbytes)
-    steps = builder.build()
-    loaded = load(steps, ((0,), ()), np.array([0, 0, 0, 9e5, 1e5, 5e5]))
-    program = settled(loaded, lay_out((1, 0), [(0, 0)], False), what="timed").program
-    assert program.of(1)["bytes"][:3].tolist() == [10, 2000, 30]
-    assert program.of(1)["at_ns"][:3].tolist() == [900_000] * 3
-    execute(program, 1)
-
-
 def test_only_calls_between_loaded_ranks_are_sampled_beside_immediate_black_holes() -> None:
     builder = Builder(3)
     for rank in range(3):
@@ -287,15 +252,6 @@ def test_micro_programs_end_and_pair_what_they_measure(slots: tuple[int, int]) -
                 "receive": Code.RECV,
                 "wait": Code.WAIT,
             }.get(kind, int(program.events["code"][at])) == program.events["code"][at]
-
-
-def test_every_class_is_sent_but_calls_are_measured_at_some_sizes_only() -> None:
-    messages = [MessageClass(10 * k, 1, 1 + k % 2, 1.0) for k in range(1, 101)]
-    one_way, calls = pair_programs(messages, lay_out((2, 2), [], False))
-    assert classes_of(one_way) == set(range(100))
-    assert len(classes_of(calls)) <= 12
-    sizes = calls.events["bytes"][[at for at, kind in calls.own if kind == "late"]]
-    assert {1, 1024} <= set(sizes.tolist()) and len(set(sizes.tolist())) == 12
 
 
 def disordered(seed: int, choosy: bool) -> Steps:

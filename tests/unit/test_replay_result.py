@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from replay_made import event, program_of, result_of, world_of
 from steps_builder import Builder
-from test_replay_network import PAUSE, network
+from test_replay_costs import PAUSE, network
 
 from p3s.base.artefacts import read_json
 from p3s.base.study import REPLAY_VERSION

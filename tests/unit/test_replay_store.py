@@ -1,4 +1,4 @@
-"""Where processes are put, whether they are there, and results that are kept."""
+"""Results of a replay that are kept, and the hosts it runs on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from replay_jobs import Script, program_of
 
 from p3s.base.errors import P3SError
-from p3s.base.host.hosts import allocated_hosts
+from p3s.base.host.hosts import allocated_hosts, expand_hosts
 from p3s.replay.engine.job import ResultStore
 from p3s.replay.engine.results import Place, ProgramResult, save_result
 from p3s.replay.launching import Mpi, _Output, landing_problem, on_hosts, write_hosts
@@ -217,3 +217,25 @@ def test_damaged_results_are_measured_again(tmp_path: Path) -> None:
     content[len(content) // 2] ^= 1
     store.path("b").write_bytes(content)
     assert store.get("b") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("a", ["a"]),
+        ("n0, n1", ["n0", "n1"]),
+        ("n[0-3,7]", ["n0", "n1", "n2", "n3", "n7"]),
+        ("n[008-011]", ["n008", "n009", "n010", "n011"]),
+        ("r[0-1]n[0,2].local,x", ["r0n0.local", "r0n2.local", "r1n0.local", "r1n2.local", "x"]),
+        ("a,a", ["a", "a"]),
+        ("[1-2]x", ["1x", "2x"]),
+        ("10.0.0.1,fe80::1", ["10.0.0.1", "fe80::1"]),
+    ],
+)
+def test_lists(text: str, hosts: list[str]) -> None:
+    assert expand_hosts(text) == hosts
+
+
+def test_no_host_at_all_is_no_list() -> None:
+    with pytest.raises(P3SError, match="hosts"):
+        expand_hosts("")

@@ -334,15 +334,6 @@ def test_a_typical_network_is_named() -> None:
     assert "typical" not in verdict_of(made(network=None))
 
 
-def test_points_of_the_curve() -> None:
-    points = points_of(made())
-    assert [(p.n, p.measured, p.ideal) for p in points] == [
-        (2, True, 1.0),
-        (4, False, 2.0),
-        (64, False, 32.0),
-    ]
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [

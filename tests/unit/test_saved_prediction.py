@@ -1,24 +1,36 @@
-"""prediction.json as published: its schema, the checker, and what reads it."""
+"""Predictions: saved, made together, by other ways, starts and ends."""
 
 from __future__ import annotations
 
 import copy
 import json
 import math
+import os
 import re
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import corpus
 import pytest
 from jsonschema import Draft202012Validator
 from made_predictions import made_prediction, reason, record
+from paths import ROOT
+from test_any_counts import put_times
 
+import p3s
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.base.study import Study
+from p3s.pipeline import predicting
+from p3s.pipeline.prediction import _stacks
 from p3s.pipeline.saved import COUNT_COLUMNS, PHASE_COLUMNS, PredictionFile, read_prediction
-from p3s.predict.types import PREDICTION
+from p3s.predict.notes import of_start_and_end
+from p3s.predict.types import PREDICTION, StartAndEnd
 
 SCHEMA = load_schema("prediction-4")
 
@@ -221,3 +233,104 @@ def test_repr_is_one_line() -> None:
         repr(PredictionFile.of(doubtful)).isprintable()
         and len(repr(PredictionFile.of(doubtful))) < 200
     )
+
+
+#: What nothing waits for longer than.
+LIMIT_S = 300.0
+
+
+def test_the_counts_of_both_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one that comes while the first predicts says that it waits, and adds to it."""
+    study = put_times(tmp_path / "study", corpus.ring(), (4, 8, 16), "cpu_ns")
+    others: list[subprocess.Popen[str]] = []
+    said: list[str] = []
+
+    def meanwhile(*args: Any, **more: Any) -> Any:
+        found = predict(*args, **more)
+        command = [sys.executable, "-m", "p3s", "predict", str(study.root), "-n", "64"]
+        command += ["--what-if", "none"]
+        other = subprocess.Popen(
+            command,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        others.append(other)
+        limit = threading.Timer(LIMIT_S, other.kill)
+        limit.start()
+        assert other.stderr is not None
+        for line in other.stderr:  # until it waits, or has ended
+            said.append(line)
+            if "another p3s predict" in line:
+                break
+        limit.cancel()
+        return found
+
+    predict = predicting.predict
+    monkeypatch.setattr(predicting, "predict", meanwhile)
+    try:
+        p3s.open(study.root).predict([32], what_if=["none"])
+        assert any(
+            line == f"another p3s predict is writing {study.prediction_path}; this one goes on when"
+            " it is done\n"
+            for line in said
+        ), said
+        others[0].communicate(timeout=LIMIT_S)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert [row.n for row in read_prediction(study.prediction_path).counts] == [4, 8, 16, 32, 64]
+    assert not list(study.root.glob(".*"))
+
+
+PLACES = {"a": ("app+0x10", "app+0x20"), "b": ("app+0x30",)}
+
+
+def calls(*made: tuple[str, str, float]) -> Any:
+    """A model of which this much is looked at: (call, place, share of the bytes)."""
+    items = [SimpleNamespace(op=o, site=s, share=SimpleNamespace(bytes=b)) for o, s, b in made]
+    return SimpleNamespace(items=items, sites=PLACES)
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (("MPI_Isend", "a", 0.9), {"MPI_Isend"}),
+        (("MPI_Isend", "a", 0.01), set()),
+        # what makes a request moves nothing; it is started elsewhere
+        (("MPI_Send_init", "a", 0.9), {"MPI_Start", "MPI_Startall"}),
+        (("MPI_Allreduce_init", "a", 0.9), {"MPI_Start", "MPI_Startall"}),
+        (("MPI_Neighbor_alltoall_init_send", "a", 0.9), {"MPI_Start", "MPI_Startall"}),
+        # messages that stand for a call are looked for as the call
+        (("MPI_Neighbor_alltoall_send", "a", 0.9), {"MPI_Neighbor_alltoall"}),
+        (("MPI_Put_target_recv", "a", 0.9), {"MPI_Put"}),
+    ],
+)
+def test_calls_are_looked_for_by_the_name_that_is_called_there(
+    made: tuple[str, str, float], wanted: set[str]
+) -> None:
+    found = _stacks(calls(made))
+    assert set(found) == wanted
+    assert all(stacks == [[("app", 0x10), ("app", 0x20)]] for stacks in found.values())
+
+
+def test_both_halves_of_a_call_count_together() -> None:
+    halves = ("MPI_Neighbor_alltoall_recv", "a", 0.06), ("MPI_Neighbor_alltoall_send", "b", 0.06)
+    assert set(_stacks(calls(*halves))) == {"MPI_Neighbor_alltoall"}
+
+
+TRACED = [StartAndEnd(2, 0.4, 0.4, 0.5), StartAndEnd(8, 0.7, 0.6, 0.9)]
+
+
+def rows(*counts: int) -> list[SimpleNamespace]:
+    return [SimpleNamespace(n=n, time_s=8.0 / n) for n in counts]
+
+
+def test_it_is_known_at_the_traced_counts_alone() -> None:
+    (said,) = of_start_and_end(TRACED, rows(2, 8, 64))  # type: ignore[arg-type]
+    assert "took 700 ms (600 ms to 900 ms) at 8 processes; what they take at 64 is not" in said
+    (said,) = of_start_and_end(TRACED, rows(2, 8))  # type: ignore[arg-type]
+    assert said.endswith("at 8 processes")
+    assert of_start_and_end([], rows(2)) == []  # type: ignore[arg-type]

@@ -1,17 +1,21 @@
-"""The scaled trace on disk: its stable schema, its order, and that it says what the model says."""
+"""Scaled traces: written, and shortened."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import corpus
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import timed_study as ts
+from commands import cli
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_json
@@ -19,12 +23,14 @@ from p3s.formats.scaled import Scaled
 from p3s.model.grid.grids import Balanced
 from p3s.model.partners.communicator_laws import Axes, Modulo
 from p3s.model.partners.members import Communicators
-from p3s.pipeline.stages import fit_model
 from p3s.program import events_of
 from p3s.program.collectives.choose import library_of
 from p3s.program.generate import some_dir, write_scaled
+from p3s.program.order import sections as shorten
+from p3s.program.order.sections import sections_of
 from p3s.program.scaled import read_members, read_order, read_scaled
-from p3s.signature.store import SIGNATURE, load_table, signature_of, write_tables
+from p3s.signature.store import load_table
+from p3s.simulate.steps import Section
 
 SCHEMA = {
     "rank": pa.int32(),
@@ -51,14 +57,7 @@ SCHEMA = {
 def study(tmp_path_factory):
     """A study of the conjugate gradient whose signatures come from the corpus."""
     root = tmp_path_factory.mktemp("study")
-    made = Study.create(root, ["mpiexec", "-n", "{np}", "./cg"])
-    for n in (2, 4, 8, 16):
-        table = corpus.table(corpus.cg(), n)
-        made.signature_path(n).parent.mkdir(exist_ok=True)
-        write_tables(table, made.signature_path(n))
-        write_json(made.signature_path(n), SIGNATURE.data(signature_of(table)))
-    fit_model(made)
-    return made
+    return ts.put_study(root, corpus.cg(), (2, 4, 8, 16), "cpu_ns")[0]
 
 
 def rows(study, n):
@@ -160,12 +159,12 @@ def test_ranks_that_are_not_there_are_refused(study):
 
 
 def test_a_rank_of_a_very_large_trace_is_evaluated_alone(study):
-    write_scaled(study.root, 1 << 20, [12345])
-    there = some_dir(study.scaled_dir(1 << 20), [12345])
+    write_scaled(study.root, 1 << 18, [12345])
+    there = some_dir(study.scaled_dir(1 << 18), [12345])
     events = events_of(there, 12345)
-    row, column = divmod(12345, 1024)
+    row, column = divmod(12345, 512)
     partners = {peer for op, peer, _ in events if op == "MPI_Send"}
-    assert partners == {row * 1024 + (column ^ (1 << s)) for s in range(10)}
+    assert partners == {row * 512 + (column ^ (1 << s)) for s in range(9)}
 
 
 def test_communicators_of_large_counts_are_rules(tmp_path):
@@ -192,13 +191,7 @@ def test_communicators_of_large_counts_are_rules(tmp_path):
 
 
 def test_a_count_that_the_grid_does_not_admit_is_refused(tmp_path):
-    made = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./halo"])
-    for n in (4, 9, 16):
-        table = corpus.table(corpus.halo9(), n)
-        made.signature_path(n).parent.mkdir(exist_ok=True)
-        write_tables(table, made.signature_path(n))
-        write_json(made.signature_path(n), SIGNATURE.data(signature_of(table)))
-    fit_model(made)
+    made, _ = ts.put_study(tmp_path / "s", corpus.halo9(), (4, 9, 16), "cpu_ns")
     with pytest.raises(P3SError, match="48"):
         write_scaled(made.root, 48)
     assert not made.scaled_dir(48).exists()
@@ -224,12 +217,105 @@ def test_ranks_that_have_nothing_left_are_told(n: int, empty: int, tmp_path: Pat
             rec("Wait")
         rec("Barrier")
 
-    study = Study.create(tmp_path, ["mpiexec", "-n", "{np}", "./program"])
-    for count in (4, 8, 12, 16):
-        table = corpus.table(program, count)
-        study.signature_path(count).parent.mkdir(exist_ok=True)
-        write_tables(table, study.signature_path(count))
-        write_json(study.signature_path(count), SIGNATURE.data(signature_of(table)))
-    fit_model(study)
+    ts.put_study(tmp_path, program, (4, 8, 12, 16), "cpu_ns")
     found = {each.op: each.ranks for each in write_scaled(tmp_path, n).emptied}
     assert found == ({"MPI_Isend": empty, "MPI_Recv": empty} if empty else {})
+
+
+N, ITERS = 24, 1200
+
+
+def nested(rec: Any) -> None:
+    """A loop with a first, a last and every tenth iteration of their own, and a loop inside."""
+    ahead, behind = (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n
+    rec("Bcast", nbytes=16, root=0, work=5000)
+    for i in range(ITERS):
+        if i == 0:
+            rec("Barrier", work=10)
+        for _ in range(3):
+            rec.exchange("Sendrecv", ahead, behind, 4096, work=400, rest=0)
+        if i % 10 == 9:
+            rec("Allreduce", nbytes=8, work=300)
+        if i < ITERS - 1:
+            rec("Allgather", nbytes=8, work=300)
+    rec("Reduce", nbytes=8, root=0, work=700)
+
+
+PROGRAMS = {"plain": ts.sweeps(1 << 20, ITERS), "nested": nested}
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def stuck_study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    root = tmp_path_factory.mktemp(request.param) / "study"
+    program: corpus.Program = PROGRAMS[request.param]
+    made, _ = ts.put_study(root, program, (4, 8, 16))
+    cli(f"scale {root} -n {N}")
+    return made
+
+
+def totals(sections: Sequence[Section]) -> np.ndarray:
+    """Return the calls that the steps of each operation stand for; last those left out."""
+    found = np.zeros(64)
+    for section in sections:
+        found += np.bincount(section.steps.op, weights=section.steps.weight, minlength=64)
+        found[-1] += sum(one.events for one in section.left_out)
+    return found
+
+
+def test_a_shortened_loop_is_cut_as_a_long_one(
+    stuck_study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, order = read_scaled(stuck_study.scaled_dir(N)), read_order(stuck_study.scaled_dir(N))
+    whole = sections_of(trace, order)
+    monkeypatch.setattr(shorten, "MOST_EVENTS", 1000)
+    monkeypatch.setattr(shorten, "_KEPT", 60)
+    short, _, times = shorten.shortened(trace, order)
+    assert list(times.values()) == [ITERS / 60]
+    assert shorten.most_events(short) < shorten.most_events(trace) / 15
+    fewer = sections_of(trace, order)
+    assert [one.name for one in fewer] == [one.name for one in whole]
+    for one, other in zip(fewer, whole, strict=True):
+        assert (one.run_turns, one.entries, one.turns) == (
+            other.run_turns,
+            other.entries,
+            other.turns,
+        )
+        assert one.steps.op.tolist() == other.steps.op.tolist()
+        # The first iteration stands for a little more.
+        assert one.steps.weight.sum() == pytest.approx(other.steps.weight.sum(), rel=1e-9)
+    assert totals(fewer) == pytest.approx(totals(whole), rel=1e-9)
+
+
+def put_iterations(root: Path, number: int, trips: bool) -> None:
+    """Give a model's loop another number of iterations; without ``trips`` its order keeps its."""
+    path = root / "model.json"
+    model = json.loads(path.read_text())
+    del model["digest"]
+
+    def put(law: Any) -> None:
+        if law["expr"] == ["num", ITERS, 1]:
+            law["expr"] = ["num", number, 1]
+
+    for phase in model["phases"]:
+        put(phase["weight"])
+    for item in model["items"]:
+        for slot in item["slots"]:
+            put(slot["count"])
+    for loop in model["order"]["loops"] if trips else ():
+        for one in loop["trips"]:
+            put(one["law"])
+    path.write_text(json.dumps(model))
+
+
+@pytest.mark.parametrize("trips", [True, False])
+def test_iterations_cost_nothing(tmp_path: Path, trips: bool) -> None:
+    study, _ = ts.put_study(tmp_path / "study", PROGRAMS["plain"], (4, 8, 16))
+    put_iterations(study.root, 10**12, trips)
+    cli(f"scale {study.root} -n {N}")
+    trace, order = read_scaled(study.scaled_dir(N)), read_order(study.scaled_dir(N))
+    assert shorten.most_events(trace) > 2 * 10**12
+    sections = sections_of(trace, order)
+    assert sum(len(one.steps) for one in sections) < 1000 * N
+    assert totals(sections).sum() == pytest.approx(trace.repeat.sum(), rel=0.5)
+    if trips:
+        assert max(one.run_turns for one in sections) == 10**12

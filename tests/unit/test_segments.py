@@ -1,14 +1,26 @@
-"""Segments: the computation between two calls, told apart by where it starts."""
+"""Segments of runs, what is similar, and phases of parts in parallel."""
 
 from __future__ import annotations
+
+import pickle
+import weakref
+from collections import Counter
+from dataclasses import replace
 
 import corpus
 import numpy as np
 import pytest
+from corpus.cases import listed
 
 from p3s.model.work.flows import _kinds
-from p3s.signature.part import join, part_of
+from p3s.signature import part
+from p3s.signature.part import Part, join, part_of
+from p3s.signature.phase_file import PHASES
+from p3s.signature.phases import phases_of
 from p3s.signature.segments import least
+from p3s.signature.similarity import align, match, uncrossed
+from p3s.signature.structure import structure
+from p3s.signature.tables import PointTable, table_of
 
 
 def first_turn(rec):
@@ -69,3 +81,116 @@ def test_calls_before_a_place_are_told_apart(columns: int) -> None:
     kinds, where = _kinds(there)
     assert np.array_equal(kinds[where], there)
     assert np.array_equal(kinds, np.unique(there.astype(int), axis=0))
+
+
+#: Every so many programs of the corpus.
+EVERY = 8
+
+
+def elsewhere(t: PointTable) -> PointTable:
+    """Return a table with all calls at other addresses."""
+    return replace(
+        t,
+        groups=tuple(g._replace(site=f"@{g.site}") for g in t.groups),
+        nodes=tuple((f"@{site}", op) for site, op in t.nodes),
+        sites={f"@{site}": frames for site, frames in t.sites.items()},
+    )
+
+
+def test_no_call_of_the_corpus_is_matched_wrongly_and_most_are_matched() -> None:
+    seen: Counter[str] = Counter()
+    programs = [each for part in listed().values() for each in part]
+    for _, program, counts, _ in programs[::EVERY]:
+        tables = {n: corpus.table(program, n) for n in counts}
+        for n in sorted(counts)[:-1]:
+            found = match([tables[m] for m in counts if m > n], elsewhere(tables[n]))
+            if found is None:
+                seen["none"] += 1
+                continue
+            sites, how = found
+            assert {site: site[1:] for site in sites} == sites
+            seen["whole" if how.alike == how.calls else "part"] += 1
+    assert seen["whole"] >= 0.85 * seen.total() > 40
+
+
+def test_a_run_of_the_same_build_and_another_program_are_not_matched() -> None:
+    own = [corpus.table(corpus.jacobi2d(), n) for n in (4, 8)]
+    assert match(own, corpus.table(corpus.jacobi2d(), 16)) is None
+    for other in (corpus.ring(), corpus.wavefront(), corpus.cg()):
+        assert match(own, elsewhere(corpus.table(other, 16))) is None
+
+
+@pytest.mark.parametrize(
+    ("score", "pairs"),
+    [
+        ([[1, 1], [1, 1]], [(0, 0), (1, 1)]),
+        ([[1], [1]], []),  # either of two may be meant
+        ([[2], [1]], [(0, 0)]),
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [(0, 0), (1, 1), (2, 2)]),
+        ([[1, 1, 0], [0, 0, 1]], [(1, 2)]),
+    ],
+)
+def test_pairs_are_those_of_every_best_alignment(
+    score: list[list[int]], pairs: list[tuple[int, int]]
+) -> None:
+    assert align(np.array(score)) == pairs
+
+
+def test_calls_that_stand_the_other_way_round_match_only_if_they_cannot_change_partners() -> None:
+    apart = np.array([[0, 3], [3, 0]])
+    assert sorted(uncrossed(apart, [(0, 1)])) == [(0, 1), (1, 0)]
+    alike = np.array([[0, 3, 3], [3, 3, 0]])
+    assert uncrossed(alike, [(0, 2)]) == [(0, 2)]  # the other one has two that are as good
+    assert uncrossed(np.array([[3, 3], [3, 3]]), [(0, 1)]) == []
+
+
+PROGRAMS = [corpus.jacobi2d(), corpus.ring(), corpus.halo3d(), corpus.cg(), corpus.wavefront()]
+
+
+def ranks_of(program: corpus.Program, n: int) -> list[Part]:
+    """Return one part per rank, as if each had a file of its own."""
+    run = corpus.run(program, n)
+    every = run.ranks
+    parts = []
+    for rank in every:
+        run.ranks = [rank]
+        parts.append(part_of(run))
+    return parts
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_parts_of_the_ranks_make_the_whole(program: corpus.Program) -> None:
+    whole = PHASES.data(phases_of(structure([corpus.table(program, 16)])))
+    parts = ranks_of(program, 16)
+    sent = pickle.loads(pickle.dumps(parts))  # noqa: S301
+    for made in (parts, sent):
+        table = table_of([join(made)], [None], "here")
+        again = PHASES.data(phases_of(structure([table])))
+        assert without_numbers(again["tree"]) == without_numbers(whole["tree"])
+        assert again["accounting"] == whole["accounting"]
+        assert [p["per_count"] for p in again["phases"]] == [
+            p["per_count"] for p in whole["phases"]
+        ]
+
+
+def without_numbers(node: dict) -> dict:
+    """Drop the numbers of calls, which follow the order in which ranks are met."""
+    return {
+        k: [without_numbers(c) for c in v] if k == "body" else v
+        for k, v in node.items()
+        if k != "call"
+    }
+
+
+def test_ranks_of_a_whole_run_are_not_kept_until_all_are_read(monkeypatch) -> None:
+    read, alive, most = part._Reading.part_of, [], []
+
+    def watched(self: object, rank: int) -> Part:
+        found = read(self, rank)
+        alive.append(weakref.ref(found))
+        most.append(sum(each() is not None for each in alive))
+        return found
+
+    monkeypatch.setattr(part._Reading, "part_of", watched)
+    part_of(corpus.run(corpus.ring(), 16))
+    assert len(most) == 16 and max(most) <= 2

@@ -1,12 +1,15 @@
-"""Records in files: they come back as they were, and what is none is refused in one line."""
+"""Records and their files: schemas, safety, what is older than its inputs."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,11 +17,14 @@ import corpus
 import models
 import pytest
 from comparisons import comparison, held_out, work
+from jsonschema import Draft202012Validator
+from paths import ROOT
+from schemas import FORMATS, made
 
-from p3s.base.artefacts import as_json
+from p3s.base.artefacts import as_json, is_stale
 from p3s.base.errors import P3SError
 from p3s.base.schemas import first_problem, load_schema
-from p3s.base.serialise import Key, ShapeError, Total, from_data, to_data
+from p3s.base.serialise import Key, Published, ShapeError, Total, from_data, to_data
 from p3s.base.serialise import Share as Part
 from p3s.base.study import Study, write_json
 from p3s.model.compare import compare
@@ -231,3 +237,84 @@ def test_a_number_is_a_key_in_one_way_only() -> None:
     for other in ("04", "0" * 20 + "4", "9" * 20, "+4", "4.0", " 4", "\u0664", ""):
         with pytest.raises(ShapeError, match="is no key"):
             from_data(_ByNumber, {"each": {"4": 1, other: 2}})
+
+
+def test_what_is_no_model_does_not_meet_it() -> None:
+    """Models do: test_serialise.py."""
+    data = json.loads(json.dumps(as_file(models.built("cg"))))
+    data["items"][0]["verdict"] = "sure"
+    assert first_problem(data, load_schema("model-3")).startswith("items[0].verdict is 'sure'")
+    data["items"][0]["verdict"] = "exact"
+    data["phases"][0]["more"] = 1
+    assert first_problem(data, load_schema("model-3")) == "phases[0].more is not known"
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.file)
+def test_all_published_schemas_are_the_types(form: Published[Any]) -> None:
+    schema = json.loads(json.dumps(made(form)))
+    assert schema == load_schema(form.file), "python docs/make/schemas.py"
+    Draft202012Validator.check_schema(schema)
+
+
+def test_a_range_is_in_the_schema() -> None:
+    properties = load_schema("scaled-1")["properties"]
+    assert properties["n"] == {"type": "integer", "minimum": 1, "maximum": 1 << 24}
+
+
+FILES = sorted(
+    p for room in ("p3s", "signature_runner", "replay") for p in (ROOT / room).rglob("*.py")
+)
+FORBIDDEN_NAMES = set(
+    "eval exec compile sympify parse_expr lambdify mktemp extractall read_pickle".split()
+)
+FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill"}
+
+
+def forbidden(path: Path) -> Iterator[str]:
+    """Yield what of a file turns data into code, or starts a shell."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            f = node.func
+            name = f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "")
+            value = f.value if isinstance(f, ast.Attribute) else None
+            owner = value.id if isinstance(value, ast.Name) else ""
+            if name in FORBIDDEN_NAMES and (owner, name) != ("re", "compile"):
+                yield f"{path}:{node.lineno} {name}"
+            if (owner, name) == ("os", "system"):
+                yield f"{path}:{node.lineno} os.system"
+            for kw in node.keywords:
+                if kw.arg == "shell" and getattr(kw.value, "value", False) is True:
+                    yield f"{path}:{node.lineno} shell=True"
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        for name in names:
+            if name.split(".")[0] in FORBIDDEN_MODULES:
+                yield f"{path}:{node.lineno} {name}"
+
+
+def test_no_code_from_data() -> None:
+    assert len(FILES) > 100
+    found = [line for path in FILES for line in forbidden(path)]
+    assert not found, "\n".join(found)
+
+
+def dated(path: Path, ahead_s: float) -> Path:
+    path.touch()
+    os.utime(path, (time.time() + ahead_s,) * 2)
+    return path
+
+
+def test_what_is_older_than_its_input_is_made_again(tmp_path: Path) -> None:
+    made, read = dated(tmp_path / "made", -10), dated(tmp_path / "read", -20)
+    assert not is_stale(made, [read]) and is_stale(read, [made])
+    assert is_stale(tmp_path / "missing", [])
+    assert not is_stale(made, [tmp_path / "missing"])
+
+
+def test_what_was_made_while_the_clock_was_ahead_is_made_again(tmp_path: Path) -> None:
+    read = dated(tmp_path / "read", 0)
+    assert is_stale(dated(tmp_path / "made", 86400), [read])
+    assert not is_stale(dated(tmp_path / "made", 60), [read]), "a file server a minute ahead"

@@ -129,21 +129,6 @@ def test_adding_counts_keeps_everything(tmp_path: Path) -> None:
     assert again.command() == COMMAND
 
 
-def test_another_command_is_refused_unless_forced(tmp_path: Path) -> None:
-    study = Study.create(tmp_path / "s", COMMAND)
-    put_run(study, 2)
-    other = ["mpiexec", "-n", "{np}", "./other"]
-    with pytest.raises(UsageError, match="--force") as err:
-        Study.create(study.root, other)
-    assert "./app -o 'x y'" in str(err.value) and "./other" in str(err.value)
-    with pytest.raises(UsageError, match=r"\); do this$"):
-        Study.create(study.root, other, remedy="do this")
-    assert study.command() == COMMAND
-    Study.create(study.root, other, force=True)
-    assert study.manifest()["commands"] == [COMMAND, other]
-    assert study.counts() == [2]
-
-
 def test_command_of_an_empty_study_may_change(tmp_path: Path) -> None:
     Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./tpyo"])
     study = Study.create(tmp_path / "s", COMMAND)
@@ -155,29 +140,6 @@ def test_a_foreign_directory_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(P3SError, match="not a study"):
         Study.create(tmp_path, COMMAND)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "study").write_text("")
-    with pytest.raises(P3SError, match="cannot be written") as err:
-        Study.create(tmp_path / "study", COMMAND)
-    assert "\n" not in str(err.value)
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
-def test_place_where_not_even_root_can_write_is_one_line() -> None:
-    with pytest.raises(P3SError, match="cannot be written"):
-        Study.create(Path("/proc/p3s-study"), COMMAND)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_unwritable_directory_is_one_line(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(P3SError, match="cannot be written"):
-            Study.create(tmp_path / "study", COMMAND)
-    finally:
-        tmp_path.chmod(0o700)
 
 
 def test_partial_runs_do_not_count(tmp_path: Path) -> None:
@@ -197,16 +159,6 @@ def characterized(tmp_path: Path, *counts: int) -> Study:
         put_run(study, n)
         write_json(study.signature_path(n), artefact("signature"))
     return study
-
-
-def test_counts_that_are_left_out_keep_their_runs(tmp_path: Path) -> None:
-    study = characterized(tmp_path, 2, 4, 8)
-    study.update(without=[2])
-    assert study.counts() == study.signature_counts() == [4, 8]
-    assert study.complete_counts() == [2, 4, 8] and study.left_out() == [2]
-    assert [run.np for run in study.runs()] == [2, 4, 8]
-    study.update(without=[])
-    assert study.counts() == study.signature_counts() == [2, 4, 8]
 
 
 def test_runs_that_were_deleted_are_noticed(tmp_path: Path) -> None:
@@ -233,6 +185,16 @@ def test_runs_that_were_deleted_are_noticed(tmp_path: Path) -> None:
     assert study.signature_counts() == [] and study.gone_counts() == [2, 4, 8]
 
 
+def test_counts_that_are_left_out_keep_their_runs(tmp_path: Path) -> None:
+    study = characterized(tmp_path, 2, 4, 8)
+    study.update(without=[2])
+    assert study.counts() == study.signature_counts() == [4, 8]
+    assert study.complete_counts() == [2, 4, 8] and study.left_out() == [2]
+    assert [run.np for run in study.runs()] == [2, 4, 8]
+    study.update(without=[])
+    assert study.counts() == study.signature_counts() == [2, 4, 8]
+
+
 def test_counts_the_program_refused_are_known(tmp_path: Path) -> None:
     study = characterized(tmp_path, 4, 9)
     for path in (study.runs_dir(6), study.validate_run_dir(5), study.runs_dir(9, 1)):
@@ -256,17 +218,6 @@ def test_counts_that_the_user_stopped_are_not_those_that_failed(tmp_path: Path) 
     assert study.stopped_counts() == [5] and study.failed_counts() == [6]
     put_run(study, 5)
     assert study.stopped_counts() == []
-
-
-def test_failed_run_leaves_the_earlier_one(tmp_path: Path) -> None:
-    study = Study.create(tmp_path / "s", COMMAND)
-    place = put_run(study, 2)
-    staged = stage_run(place)
-    (staged / "stderr.txt").write_text("boom")
-    kept = keep_failed_run(staged, place)
-    assert kept is not None and (kept / "stderr.txt").read_text() == "boom"
-    assert study.counts() == [2] and read_json(place / "run.json", "p3s.run")["np"] == 2
-    assert len(study.runs()) == 1
 
 
 def test_repeated_run_replaces_only_when_done(tmp_path: Path) -> None:
@@ -379,20 +330,6 @@ def test_damage_without_runs_says_what_to_do(tmp_path: Path) -> None:
     study.manifest_path.write_text("{")
     with pytest.raises(P3SError, match="no runs to make it again from; delete it"):
         Study.open(study.root)
-
-
-def test_only_an_empty_study_is_removed(tmp_path: Path) -> None:
-    study = Study.create(tmp_path / "s", COMMAND)
-    study.remove_if_empty()
-    assert not study.root.exists()
-    study = Study.create(tmp_path / "s", COMMAND)
-    (study.root / "mine.txt").write_text("")
-    study.remove_if_empty()
-    assert study.manifest_path.exists()
-    (study.root / "mine.txt").unlink()
-    (study.root / "runs" / "np0002.r0.failed").mkdir()
-    study.remove_if_empty()
-    assert study.manifest_path.exists()
 
 
 def test_commands_are_shown_whole_where_they_differ() -> None:

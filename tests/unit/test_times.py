@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from capture_writer import INSTRUCTIONS, WALL, Writer
+from capture_writer import INSTRUCTIONS, WALL, Writer, put_run_json
 from captured_runs import check_runs
 
 from p3s.base.errors import Damaged, P3SError
 from p3s.base.settings import traces_of
-from p3s.base.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
+from p3s.base.study import RUN_SCHEMA, Study, read_json, write_json
 from p3s.capture import read_file, read_run
 from p3s.pipeline.gather import put_runs
 from p3s.signature.clock import QUANTILES, SegmentTimes
@@ -80,19 +80,7 @@ def put_run(
 ) -> None:
     for rank, each in works.items():
         capture(target, rank, each, **more)  # type: ignore[arg-type]
-    write_json(
-        target / "run.json",
-        {
-            "schema": RUN_SCHEMA,
-            "schema_version": SCHEMA_VERSION,
-            "np": len(works),
-            "exit_code": 0,
-            "wall_s": 1.0,
-            "status": "complete",
-            "work_unit": unit,
-            "oversubscribed": False,
-        },
-    )
+    put_run_json(target, len(works), work_unit=unit)
 
 
 def new_study(root: Path) -> Study:
@@ -281,17 +269,6 @@ def made(tmp_path: Path) -> Study:
     put_run(study, study.runs_dir(2), FAST)
     characterize(traces_of(study), 2)
     return study
-
-
-@pytest.mark.parametrize("at", [0, 100, -10])
-def test_a_damaged_table_is_one_line(at: int, tmp_path: Path) -> None:
-    study = made(tmp_path)
-    path = study.times_path(2).with_suffix(".parquet")
-    data = bytearray(path.read_bytes())
-    data[at] ^= 0xFF
-    path.write_bytes(data)
-    with pytest.raises(Damaged, match=r"times\.json: damaged \(.*characterize` again$"):
-        load_times(study.root, 2)
 
 
 def test_a_table_that_is_gone_is_damage(tmp_path: Path) -> None:

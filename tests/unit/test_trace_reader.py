@@ -21,8 +21,10 @@ from capture_writer import (
     WALL,
     Part,
     Writer,
+    begun,
     leb,
     small,
+    spoil,
     zigzag,
 )
 from hypothesis import HealthCheck, given, settings
@@ -96,10 +98,7 @@ def test_wall_and_cpu_time_are_both_times_but_instructions_are_not(tmp_path: Pat
 
 
 def test_counters_threads_and_what_was_only_counted(tmp_path: Path) -> None:
-    w = Writer(0, 1, counters=("cycles", "llc-misses"), paused_calls=4)
-    w.opname(0, "MPI_Send")
-    w.comm(0, [0], "MPI_COMM_WORLD")
-    w.site(1, "a+0x1")
+    w = begun("MPI_Send", 0, 1, counters=("cycles", "llc-misses"), paused_calls=4)
     first, second = w.call(0, peer=0, nbytes=8), w.call(0, peer=0, nbytes=16, thread=3)
     w.event(first, counters=(100, 7))
     w.event(second, counters=(1 << 40, 0))
@@ -189,10 +188,7 @@ def test_a_killed_rank_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_events_span_chunks(tmp_path: Path) -> None:
-    w = Writer(0, 1)
-    w.opname(0, "MPI_Send")
-    w.comm(0, [0], "MPI_COMM_WORLD")
-    w.site(1, "a+0x1")
+    w = begun("MPI_Send", 0, 1)
     call = w.call(0)
     starts = []
     for turn in range(3000):
@@ -239,10 +235,7 @@ def test_ranks_are_decoded_when_asked_for(tmp_path: Path, monkeypatch: pytest.Mo
         folder = tmp_path / str(size)
         folder.mkdir()
         for rank in range(size):
-            w = Writer(rank, size, room=1 << 16)
-            w.opname(0, "MPI_Recv")
-            w.comm(0, list(range(size)), "MPI_COMM_WORLD")
-            w.site(1, "a+0x1")
+            w = begun("MPI_Recv", rank, size, room=1 << 16)
             call = w.call(0, peer=-2)
             for turn in range(4000):
                 w.event(call)
@@ -412,10 +405,7 @@ def _impossible() -> dict[str, tuple[int, dict[str, object]]]:
 
 @pytest.mark.parametrize("why", list(_impossible()))
 def test_what_no_tracer_writes_is_found(why: str, tmp_path: Path) -> None:
-    w = Writer(0, 2)
-    w.opname(0, "MPI_Recv")
-    w.comm(0, [0, 1], "MPI_COMM_WORLD")
-    w.site(1, "a+0x1")
+    w = begun("MPI_Recv", 0, 2)
     call = w.call(0, peer=1)
     w.cut(DEFS)
     w.call(0, peer=0)
@@ -453,10 +443,7 @@ def test_what_no_tracer_writes_is_found(why: str, tmp_path: Path) -> None:
     ],
 )
 def test_impossible_calls_take_their_events_with_them(call: dict[str, int], tmp_path: Path) -> None:
-    w = Writer(0, 2)
-    w.opname(0, "MPI_Send")
-    w.comm(0, [0, 1], "MPI_COMM_WORLD")
-    w.site(1, "a+0x1")
+    w = begun("MPI_Send", 0, 2)
     good, bad = w.call(0, peer=1), w.call(**{"op": 0, **call})
     for turn in range(8):
         w.event(bad if turn in (2, 5) else good)
@@ -478,10 +465,7 @@ def test_many_chunks_put_together_are_the_same_events(
     """Reading packs chunks of events; a lost one among them leaves all others as they are."""
     from p3s.capture import capture
 
-    writer = Writer(0, 1)
-    writer.opname(0, "MPI_Barrier")
-    writer.site(1, "app+0x10")
-    writer.comm(0, [0], "MPI_COMM_WORLD")
+    writer = begun("MPI_Barrier", 0, 1)
     call = writer.call(0, 0)
     for number in range(40):
         writer.event(call, elapsed=number, work=number)
@@ -490,14 +474,7 @@ def test_many_chunks_put_together_are_the_same_events(
     writer.save(tmp_path)
     path = tmp_path / "rank-000000.p3t"
     if lost is not None:
-        data = bytearray(path.read_bytes())
-        chunk = [
-            at
-            for at, part in zip(writer.offsets(), writer.parts, strict=True)
-            if part.kind == EVENTS
-        ][lost]
-        data[chunk + 64] ^= 0xFF
-        path.write_bytes(data)
+        spoil(path, writer.begin(EVENTS, lost) + 64, 0xFF)
     plain = read_capture(path)
     monkeypatch.setattr(capture, "_PACK", 3)
     packed = read_capture(path)
@@ -524,9 +501,7 @@ def test_memory_that_the_program_filled(
 ) -> None:
     path = small(0, 1, minor=minor, memory=memory).save(tmp_path)
     assert read_header(path).resident_bytes == filled  # live totals
-    data = bytearray(path.read_bytes())
-    data[568:592] = bytes(24)  # END says what counts
-    path.write_bytes(data)
+    spoil(path, 568, bytes(24))  # END says what counts
     (rank,) = read_file(path).ranks
     assert rank.resident_bytes == filled and rank.complete
     assert rank.preempted == (memory[2] if minor > 1 else 0)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from capture_writer import THREADS, Writer, small
+from capture_writer import THREADS, Writer, small, spoil
 
 from p3s.capture import dump, read_file, read_run, thread_totals, threads_of
 from p3s.capture.capture import read_capture
@@ -112,11 +112,9 @@ def test_impossible_threads_are_damage(cores: str, tmp_path: Path) -> None:
 
 def test_a_lost_chunk_of_threads_costs_only_its_rows(tmp_path: Path) -> None:
     w = threaded()
-    where = next(i for i, part in enumerate(w.parts) if part.kind == THREADS)
-    data = bytearray(w.data())
-    data[w.offsets()[where] + 64] ^= 1
-    (tmp_path / "rank-000000.p3t").write_bytes(data)
-    capture = read_capture(tmp_path / "rank-000000.p3t")
+    path = w.save(tmp_path)
+    spoil(path, w.begin(THREADS) + 64)
+    capture = read_capture(path)
     assert "a chunk of threads" in capture.problem
     assert capture.threads is None and len(capture.events) == 5 and capture.defs.runtime is not None
 
@@ -125,10 +123,9 @@ def test_recovered_with_and_without_a_header(tmp_path: Path) -> None:
     for name in ("whole", "headless"):
         path = tmp_path / name
         path.mkdir()
-        data = bytearray(threaded().data())
+        file = threaded().save(path)
         if name == "headless":
-            data[20] ^= 0xFF
-        (path / "rank-000000.p3t").write_bytes(data)
+            spoil(file, 20, 0xFF)
         recover(path, tmp_path / f"{name}-saved")
         rank = read_run(tmp_path / f"{name}-saved").ranks[0]
         assert rank.threads is not None and rank.threads.regions.tolist() == [2, 0]

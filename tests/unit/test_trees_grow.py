@@ -1,18 +1,29 @@
-"""Growing trees, asking them, keeping them in files."""
+"""Trees of run times: features, tests of fluctuation, growing."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import hybrid_machine as machine
 import numpy as np
 import pytest
+from andrews import critical_values
+from scipy.stats import chi2
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.methods.baseline.trees.evaluate import Evaluator, Said
-from p3s.methods.baseline.trees.grow import grow, least_rows
-from p3s.methods.baseline.trees.splits import fit
+from p3s.methods.baseline.trees.features import Caches, counters, derived, read_caches
+from p3s.methods.baseline.trees.grow import (
+    between_levels,
+    grow,
+    increments,
+    least_rows,
+    log_chi2,
+    log_p,
+)
+from p3s.methods.baseline.trees.splits import Rows, fit
 from p3s.methods.baseline.trees.store import TREE, Stored, save
 from p3s.methods.baseline.trees.types import Growing, Table, Tree
 
@@ -234,3 +245,163 @@ def test_counters_of_one_configuration_are_those_among_many(tree: Tree) -> None:
     assert len(stored.fitting(np.array([(2.0, 4.0), (2.0, 5.0)]))) == 1
     with pytest.raises(P3SError, match="nodes of 4 cores"):
         stored.fitting(np.array([(2.0, 5.0)]))
+
+
+def regular(sockets: int, l3: int, l2: int, cores: int) -> Caches:
+    """Return a node of equal parts: ``l3`` a socket, ``l2`` of each of them, ``cores`` of each."""
+    at = np.arange(sockets * l3 * l2 * cores)
+    return Caches(at // (l3 * l2 * cores), at // (l2 * cores), at // cores)
+
+
+CLUSTER, NUMA = regular(1, 1, 2, 2), regular(4, 2, 4, 2)
+
+
+def test_of_the_workload() -> None:
+    found = derived(np.array([600.0]), np.array([3.0]), np.array([2.0]))
+    assert {name: float(column[0]) for name, column in found.items()} == {
+        "w2": 60000.0,
+        "w1": 100.0,
+        "workers": 3.0,
+        "workload": 600.0,
+        "local_workld": 200.0,
+        "threads": 2.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("threads", "far", "shared"),
+    [(3, False, (2, 1)), (3, True, (2, 1)), (2, False, (2, 0)), (2, True, (1, 1))],
+)
+def test_four_cores_with_two_l2(threads: int, far: bool, shared: tuple[int, int]) -> None:
+    found = counters(CLUSTER, 1, threads, far)
+    assert (found["l2_0"], found["l2_1"]) == shared
+
+
+def test_sixty_four_cores() -> None:
+    """The NUMA node of section 5.3: twelve processes of two threads, four per socket."""
+    found = counters(NUMA, 12, 2)
+    assert [found[f"s{i}"] for i in range(4)] == [4, 4, 4, 0]
+    assert [found[f"pl3_{i}"] for i in range(8)] == [2, 2, 2, 2, 2, 2, 0, 0]
+    assert [found[f"tl3_{i}"] for i in range(8)] == [4, 4, 4, 4, 4, 4, 0, 0]
+    assert [found[f"l2_{i}"] for i in range(0, 24, 2)] == [2] * 12, "a pair shares every level"
+    far = counters(NUMA, 12, 2, far=True)
+    assert [far[f"s{i}"] for i in range(4)] == [3] * 4
+    assert max(far[f"l2_{i}"] for i in range(32)) == 1
+    one_a_socket = counters(NUMA, 3, 16)
+    assert [one_a_socket[f"s{i}"] for i in range(4)] == [1, 1, 1, 0]
+    assert [one_a_socket[f"pl3_{i}"] for i in range(8)] == [1, 1, 1, 1, 1, 1, 0, 0]
+
+
+def test_threads_that_find_no_core() -> None:
+    with pytest.raises(UsageError, match="5 processes of 1 thread need 5 cores, the node has 4"):
+        counters(CLUSTER, 5, 1)
+
+
+def test_hwloc(tmp_path: Path) -> None:
+    core = '<object type="L2Cache"><object type="Core"/><object type="Core"/></object>'
+    part = f'<object type="L3Cache">{core * 2}</object>'
+    text = f'<object type="Package">{part * 2}</object>'
+    path = tmp_path / "n.xml"
+    path.write_text(
+        f'<topology version="2.0"><object type="Machine">{text * 2}</object></topology>'
+    )
+    found, same = read_caches(path), regular(2, 2, 2, 2)
+    assert isinstance(found, Caches) and len(found) == 16
+    for level in ("socket", "l3", "l2"):
+        assert getattr(found, level).tolist() == getattr(same, level).tolist()
+    path.write_text("<topology><object type='Core'/><object type='Core'/></topology>")
+    assert read_caches(path).l2.tolist() == [0, 1], "a cache of its own each"
+    with pytest.raises(P3SError, match="tells of no cores"):
+        path.write_text("<topology/>")
+        read_caches(path)
+
+
+def p_value(x: float, k: int, pi: float, steps: int | None = None) -> float:
+    return math.exp(log_p(x, k, pi, steps))
+
+
+def test_one_point_is_chi_squared() -> None:
+    for k in (1, 3, 20):
+        for p in (0.5, 0.05, 1e-6):
+            assert p_value(float(chi2.isf(p, k)), k, 0.5) == pytest.approx(p, rel=1e-9)
+            near = p_value(float(chi2.isf(p, k)), k, 0.5 - 1e-12)
+            assert near == pytest.approx(p, rel=0.02), "continuous where nothing is left to trim"
+
+
+def test_few_values_are_tested_as_such() -> None:
+    """Of four values a supremum is one of three chi-squared numbers, and false splits stay rare."""
+    split = dict.fromkeys((True, False), 0)
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        columns = {name: rng.integers(0, 4, 100) * 1.0 for name in ("z1", "z2")}
+        y = 2 + (columns["z1"] > 1) * 0.06 + 0.1 * rng.standard_normal(100)
+        for few in split:
+            growing = Growing("plain", few_values=few)
+            split[few] += len(grow(Table(columns, y), "b0", ["z1", "z2"], growing).nodes) > 1
+    assert split[True] > 1.1 * split[False]
+
+
+def test_published_critical_values() -> None:
+    """Walks of 3,600 steps explain Andrews' table but for the error of its simulation.
+
+    At pi = 0.5 the truth is chi-squared: there the table's 5 % are 5.07 %, in the mean.
+    """
+    off: dict[tuple[float, float], list[float]] = {}
+    for pi, k, level, x in critical_values():
+        off.setdefault((pi, level), []).append(p_value(x, k, pi, 3600) - level)
+    known = {level: np.mean(off[0.5, level]) for level in (0.1, 0.05, 0.01)}
+    for (pi, level), found in off.items():
+        assert np.mean(found) == pytest.approx(known[level], abs=1e-3), (pi, level)
+    assert max(abs(x) for found in off.values() for x in found) < 4e-3
+
+
+def test_logarithms_of_p_fall_and_have_no_jump() -> None:
+    for k, pi in ((1, 0.02), (5, 0.1), (8, 0.4)):
+        x = np.linspace(0.01, 400, 500)
+        found = np.array([log_p(float(v), k, pi) for v in x])
+        assert (np.diff(found) <= 1e-9).all() and found[0] == 0 and found[-1] < -150
+        assert np.min(np.diff(found)) > -0.6, "0.8 further out p is e^-0.4 times as large"
+
+
+def test_levels_are_chi_squared() -> None:
+    rng = np.random.default_rng(2)
+    x, z = np.stack([np.ones(240), rng.random(240)], axis=1), np.arange(240) % 3.0
+    p = []
+    for _ in range(400):
+        rows = Rows(x, rng.standard_normal(240), np.ones(240), np.ones(240))
+        d = increments(fit(rows), rows.t, rows.w)
+        assert d is not None
+        found = between_levels(d, z, rows.w)
+        assert found is not None and found[1] == 4
+        p.append(math.exp(log_chi2(*found)))
+    assert np.mean(np.array(p) < 0.05) == pytest.approx(0.05, abs=0.04)
+    assert np.mean(p) == pytest.approx(0.5, abs=0.06)
+
+
+def test_an_exact_fit_is_stable() -> None:
+    x = np.arange(60.0)
+    table = Table({"x": x}, 3 + 2 * x)
+    assert len(grow(table, "b1*x + b0", ["x"], Growing("plain")).nodes) == 1
+
+
+def test_false_splits_are_as_rare_as_asked() -> None:
+    """C15: constant parameters, four variables of noise, 300 tables."""
+    split = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        columns = {name: rng.random(150) for name in ("x", "z1", "z2", "z3", "z4")}
+        y = 2 + columns["x"] + 0.1 * rng.standard_normal(150)
+        table = Table(columns, y)
+        tree = grow(table, "b1*x + b0", ["z1", "z2", "z3", "z4"], Growing("plain"))
+        split += len(tree.nodes) > 1
+    assert split / 300 <= 0.07
+
+
+def test_false_splits_on_few_values() -> None:
+    split = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        columns = {name: rng.integers(0, 4, 150) * 1.0 for name in ("z1", "z2", "z3", "z4")}
+        table = Table(columns, 2 + 0.1 * rng.standard_normal(150))
+        split += len(grow(table, "b0", list(columns), Growing("plain")).nodes) > 1
+    assert 0.01 <= split / 300 <= 0.07

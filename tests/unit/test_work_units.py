@@ -87,18 +87,6 @@ def test_times_need_a_study_in_time(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_signature_of_version_one_is_refused_in_one_line(tmp_path: Path) -> None:
-    study = Study.create(tmp_path, ["mpiexec", "-n", "{np}", "./app"])
-    made = tables("cpu_ns", "cpu_ns", "cpu_ns")[0]
-    path = study.signature_path(4)
-    path.parent.mkdir()
-    write_tables(made, path)
-    write_json(path, {**SIGNATURE.data(signature_of(made)), "schema_version": 1})
-    with pytest.raises(P3SError, match="p3s.signature version 1, but p3s .* reads version 4") as e:
-        load_table(tmp_path, 4)
-    assert "\n" not in str(e.value)
-
-
 def test_calls_that_the_table_does_not_tell_apart_share_a_row() -> None:
     """Recursion depth, window and element count make other calls, not other rows."""
     import numpy as np
