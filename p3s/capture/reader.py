@@ -143,14 +143,16 @@ def read_run(run_dir: Path) -> RunTrace:
     return _read(run_dir, files, problems, missing, _KEEP_BYTES)
 
 
-def read_file(path: Path, completions: bool = True) -> RunTrace:
+def read_file(path: Path, completions: bool = True, whole: bool = False) -> RunTrace:
     """Read the capture of one rank, once; the other ranks are empty and no problem.
 
     Without ``completions`` RankTrace.done has only cancelled requests: a third less memory.
+    ``whole``: events that were only counted are there (p3s.capture.counted).
     """
     path = Path(path)
     header = read_header(path)
-    return _read(path.parent, {header.rank: (path, header)}, {}, (), float("inf"), completions)
+    files = {header.rank: (path, header)}
+    return _read(path.parent, files, {}, (), float("inf"), completions, whole)
 
 
 @dataclass(frozen=True)
@@ -200,10 +202,11 @@ def _read(
     missing: tuple[int, ...],
     keep_bytes: float,
     completions: bool = True,
+    whole: bool = False,
 ) -> RunTrace:
     header = files[min(files)][1]
     work_unit = _one_unit(run_dir, files)
-    ranks = LazyRanks(header.size, keep_bytes, completions)
+    ranks = LazyRanks(header.size, keep_bytes, completions, whole)
     for rank in sorted(files):
         ranks.take(rank, files[rank][0])
     counts, tables = ranks.finish(problems), ranks.tables

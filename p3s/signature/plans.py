@@ -115,7 +115,7 @@ def plan_of(phases: Phases, np: int, enough: Enough) -> Plan:
     A phase is relevant if it was at that count, or at any where that was not traced.
     """
     loops = [row for row in _walk(phases) if isinstance(row, Row)]
-    relevant, ranks, shares = [], {}, []
+    relevant, ranks, shares, weights = [], {}, [], []
     traced = np in phases.counts
     for phase in phases.phases:
         rows = phase.per_count
@@ -124,9 +124,10 @@ def plan_of(phases: Phases, np: int, enough: Enough) -> Plan:
         wanted = phase.phase != 0 and used
         relevant.append(wanted)
         shares.append(max((row.share for row in here), default=0.0))
+        weights.append(min((row.weight for row in here), default=0))
         if wanted:
             ranks[phase.phase] = _ranks(rows, np, enough)
-    return Plan(loops, calls_of(phases), relevant, enough, ranks, shares)
+    return Plan(loops, calls_of(phases), relevant, enough, ranks, shares, weights)
 
 
 def _ranks(rows: Mapping[int, PhaseCost], np: int, enough: Enough) -> int:
