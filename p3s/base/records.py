@@ -57,6 +57,11 @@ class RunRecord:
     status: str
     info: dict[str, Any]
 
+    @property
+    def ended(self) -> bool:
+        """Whether the program was ended once its phases were known; the run is complete then."""
+        return self.info.get("status") == "stopped"
+
 
 @dataclass(frozen=True)
 class Traces:
@@ -231,6 +236,7 @@ def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
         try:
             info = read_run(path)
             status = str(info.get("status", "partial"))
+            status = "complete" if status == "stopped" else status
         except P3SError as err:
             info, status = {}, "partial"
             if (path / "run.json").exists():

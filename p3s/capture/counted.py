@@ -52,9 +52,9 @@ def with_counted(capture: Capture) -> Capture:
         done=np.column_stack([done, posting]),
         cancelled=capture.cancelled[row],
         counted={},
-        end=capture.end and replace(capture.end, counted_events=0),
+        restored=number,
         event_count=len(source),
-        threads=capture.threads and _threads(capture.threads, source),
+        threads=capture.threads and threads_again(capture.threads, source),
         accesses=accesses,
     )
 
@@ -108,11 +108,13 @@ def _latest(wanted: Ints, until: Ints, source: Ints) -> Ints:
     """Return the last event up to another that is or repeats a recorded one."""
     order = np.argsort(source, kind="stable")
     size = len(source) + 1
-    found: Ints = order[np.searchsorted(source[order] * size + order, wanted * size + until + 1) - 1]
+    at = np.searchsorted(source[order] * size + order, wanted * size + until, side="right")
+    found: Ints = order[at - 1]
     return found
 
 
-def _threads(threads: Threads, source: Ints) -> Threads:
+def threads_again(threads: Threads, source: Ints) -> Threads:
+    """Return what threads did before events; source: of each event, the one that it repeats."""
     row, event = _again(threads.event, source)
     columns = {each.name: threads[each.name][row] for each in fields(Threads)}
     return Threads(**{**columns, "event": event})

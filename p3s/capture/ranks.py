@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.capture.capture import Capture, event_blocks, read_capture
 from p3s.capture.counted import with_counted
-from p3s.capture.events import no_events
+from p3s.capture.events import Events, no_events
 from p3s.capture.records import NO_WINDOW, FileName, Neighbours, RawSite
 from p3s.capture.types import ANY_SOURCE, Call, Comm, Ranks, RankTrace, Site, Window
 
@@ -272,6 +271,7 @@ class Source:
             capture.accesses,
             self.neighbours,
             _from_anybody(capture),
+            capture.restored,
         )
 
     def in_blocks(self, capture: Capture) -> Source:
@@ -343,7 +343,7 @@ class LazyRanks(Ranks):
     def take(self, rank: int, path: Path) -> None:
         """Read one rank for the first time; it is kept if the run is small."""
         long = path.stat().st_size >= LONG_BYTES
-        capture = self._read(path, self._completions, each=len if long else None)
+        capture = self._read(path, self._completions, len if long else None)
         if capture.problem:
             self.problems[rank] = f"{path} {capture.problem}"
         if capture.end is None and capture.header.aborting:
@@ -362,8 +362,10 @@ class LazyRanks(Ranks):
             self._most_kept -= size
             self._captures[rank] = capture
 
-    def _read(self, path: Path, *how: bool, **each: Any) -> Capture:
-        capture = read_capture(path, *how, **each)
+    def _read(
+        self, path: Path, completions: bool = True, each: Callable[[Events], object] | None = None
+    ) -> Capture:
+        capture = read_capture(path, completions, each)
         return with_counted(capture) if self._whole else capture
 
     def _use(self, capture: Capture, calls: CallsInBlocks) -> None:

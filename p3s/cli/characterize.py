@@ -87,5 +87,5 @@ def characterize(
         return then.small_runs(replace(request, repeats=repeats or 0), up_to, json_)
     if signature:
         enough = parse_enough(width, confidence, turns)
-        return then.sampled(replace(request, recording=replace(how, stop=stop)), enough, json_)
+        request = replace(request, recording=replace(how, stop=stop), enough=enough)
     return then.values(request, param, json_) if param else then.traced(request, json_)

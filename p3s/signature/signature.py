@@ -18,8 +18,9 @@ from p3s.capture.sites import chains
 from p3s.signature import clock
 from p3s.signature.beside import write_teams, write_uses
 from p3s.signature.clones import Copies, contradicted, copies_of, known_sites, sites_of
+from p3s.signature.ended import rest_of
 from p3s.signature.part import Part, Sites, intact_runs, join_files
-from p3s.signature.phase_file import Matched
+from p3s.signature.phase_file import Matched, Recorded
 from p3s.signature.similarity import FOREIGN, match
 from p3s.signature.store import (
     SCHEMA,
@@ -75,6 +76,15 @@ def _characterize(traces: Traces, np_: int) -> SignatureHead:
         divided = structure([apart.table])
         if total_turns(divided) < total_turns(nest):
             found, nest = apart, divided
+    if any(record.ended for record in found.used):
+        apart_at = frozenset(s.partition("#")[0] for s, _ in nest.nodes if "#" in s)
+        full = [n for n, data in others.items() if not (data.get("recorded") or {}).get("ended")]
+        rest = rest_of(nest, [load_table(traces.root, n) for n in full])
+        events = found.table.events
+        found = _Read.of(traces, np_, replace(sites, apart=apart_at, rest=rest))
+        recorded = Recorded(events - found.parts[0].restored, found.table.events, rest.seen)
+        found = replace(found, table=replace(found.table, recorded=recorded))
+        nest = structure([found.table])
     lines = {sites.same.get(site, site): chain for site, chain in copies.lines.items()}
     table = replace(
         found.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines, matched=matched
