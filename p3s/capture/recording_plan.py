@@ -15,8 +15,8 @@ NAME = "signature.plan"
 _BATCHES = 32
 _LONGEST_OP = 39
 _LEAST_SHARE = 1e-4
-#: Of the iterations of a phase, the share that is measured at most.
-SHARE = 0.05
+#: Of the iterations of a phase, the share that is measured at most, and at which it is left.
+SHARE, LEFT_AT = 0.05, 0.09
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ class Plan:
     is known at the width divided by the root of s: what the run takes is then known to the width.
     ``weights``: iterations of a run by phase (unknown where not given).
     ``ranks``: phase -> how many ranks must have seen it often enough before the program may be
-    stopped; a phase with all of the others stops nothing.
+    stopped; a phase with all of the others stops nothing. ``stop``: ranks that know their phases
+    wait for that, after LEFT_AT of the iterations.
     """
 
     loops: Sequence[Row]
@@ -85,6 +86,7 @@ class Plan:
     ranks: Mapping[int, int] = field(default_factory=dict)
     shares: Sequence[float] = ()
     weights: Sequence[int] = ()
+    stop: bool = False
 
     def text(self) -> str:
         """Return what p3s_phase.c reads."""
@@ -94,6 +96,8 @@ class Plan:
         shares = self.shares or [1.0] * len(self.relevant)
         largest = [max(e.smallest, min(e.largest, int(SHARE * w) - e.early)) for w in self.weights]
         largest = largest or [e.largest] * len(shares)
+        left = [max(e.turns + 1, int(LEFT_AT * w)) if self.stop else 0 for w in self.weights]
+        left = left or [0] * len(shares)
         sizes = (len(self.loops), len(calls), len(self.relevant), len(bounds))
         lines = [
             "p3s-plan 2",
@@ -101,8 +105,11 @@ class Plan:
             *(f"loop {row.parent} {row.place} {row.phase}" for row in self.loops),
             *(f"call {c.site} {c.op} {c.loop} {c.place} {c.phase}" for c in calls),
             *(
-                f"phase {int(relevant)} {round(1e6 / min(max(share, _LEAST_SHARE), 1.0))} {most}"
-                for relevant, share, most in zip(self.relevant, shares, largest, strict=True)
+                f"phase {int(relevant)} {round(1e6 / min(max(share, _LEAST_SHARE), 1.0))} "
+                f"{most} {end}"
+                for relevant, share, most, end in zip(
+                    self.relevant, shares, largest, left, strict=True
+                )
             ),
             *(f"bound {round(bound * 1e15)}" for bound in bounds),
         ]

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { OPEN, TIGHT, MOST, ENOUGH };     /* states of a phase: TIGHT and later are only counted */
 
@@ -37,6 +38,7 @@ struct known { uint64_t key; char op[40]; int loop, place, phase; };
 struct phase {
     bool relevant, begun;
     uint64_t largest;           /* turns measured at most */
+    uint64_t enough;            /* turns after which the rank waits to be ended, 0: never */
     double slack;               /* by which the variance may be larger: it is a small phase */
     int64_t elapsed_ns, work;   /* of the turn that is under way */
     uint64_t length, filled;    /* turns of a batch, of the last one */
@@ -81,7 +83,7 @@ static bool read_plan(FILE *file)
     char text[256], measure[16], op[40];
     int version, parent, place, phase, loop, relevant, l = 0, k = 0, p = 0, b = 0;
     unsigned long long key;
-    unsigned long long bound, largest;  /* whole numbers: how a fraction is read depends on the locale */
+    unsigned long long bound, largest, enough;  /* whole numbers: how a fraction is read depends on the locale */
     if (!fgets(text, sizeof text, file) || sscanf(text, "p3s-plan %d", &version) != 1 ||
         version != 2 || !fgets(text, sizeof text, file) ||
         sscanf(text, "sizes %d %d %d %d %ld %ld %15s", &loop_count, &known_count,
@@ -111,10 +113,12 @@ static bool read_plan(FILE *file)
                 return false;
             knowns[k] = (struct known){.key = key, .loop = loop, .place = place, .phase = phase};
             strcpy(knowns[k++].op, op);
-        } else if (sscanf(text, "phase %d %llu %llu", &relevant, &bound, &largest) == 3) {
+        } else if (sscanf(text, "phase %d %llu %llu %llu", &relevant, &bound, &largest,
+                          &enough) == 4) {
             if (p >= phase_count)
                 return false;
             phases[p].largest = largest;
+            phases[p].enough = enough;
             phases[p].slack = (double)bound * 1e-6;
             phases[p].length = 1;
             phases[p++].relevant = relevant != 0;
@@ -280,6 +284,17 @@ static void turn_ends(struct phase *p, struct row *r)
     }
 }
 
+/* The program is ended when all ranks know their phases: one that is early does not run on. */
+static void wait_for_end(void)
+{
+    static int waited;          /* 10 s at most: another rank may not get there without this one */
+    for (int i = 0; i < phase_count; i++)
+        if (phases[i].relevant && rows[i].state == OPEN)
+            return;
+    for (; waited < 1000; waited++)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+}
+
 static void turn_begins(int number)
 {
     if (number < 0)
@@ -290,6 +305,8 @@ static void turn_begins(int number)
         turn_ends(p, r);
     p->begun = true;
     p->elapsed_ns = p->work = 0;
+    if (p->enough && r->turns >= p->enough)
+        wait_for_end();
     r->turns++;
 }
 

@@ -198,7 +198,7 @@ def _planned(
             f"np={np}: {', '.join(rare[:3])} {'is' if len(rare) == 1 else 'are'} not begun"
             f" more than {request.enough.turns} times in a run: the program will not be stopped"
         )
-    return replace(recording, plan=plan)
+    return replace(recording, plan=replace(plan, stop=True))
 
 
 def _plan(
