@@ -165,7 +165,7 @@ class Recorded:
 
 def recorded_text(recorded: Mapping[int, Recorded], counts: Sequence[int]) -> list[str]:
     """Return a line per count of which a signature was traced, of these counts."""
-    full = ", ".join(str(n) for n in counts if n not in recorded)
+    full = ", ".join(str(n) for n in counts if n not in recorded or not recorded[n].ended)
     return [
         f"{n} processes: a signature, {100 * r.detail / max(r.events, 1):.2g} % of its calls"
         " recorded in full, the others counted"
