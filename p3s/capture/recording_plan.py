@@ -96,7 +96,7 @@ class Plan:
         shares = self.shares or [1.0] * len(self.relevant)
         largest = [max(e.smallest, min(e.largest, int(SHARE * w) - e.early)) for w in self.weights]
         largest = largest or [e.largest] * len(shares)
-        left = [max(e.turns + 1, int(LEFT_AT * w)) if self.stop else 0 for w in self.weights]
+        left = [max(2 * e.turns, int(LEFT_AT * w)) if self.stop else 0 for w in self.weights]
         left = left or [0] * len(shares)
         sizes = (len(self.loops), len(calls), len(self.relevant), len(bounds))
         lines = [

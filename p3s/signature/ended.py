@@ -1,6 +1,6 @@
 """How a program goes on that was ended once its phases were known: as the full counts do.
 
-Its last loop has as many iterations in all as the law of the counts that were traced in full says;
+Its last loop has as many iterations in all as the law of the counts traced in full says;
 those that were not seen repeat the ones that were. Calls after that loop are those of the full
 counts, which must be the same on all ranks of each.
 """
@@ -98,6 +98,12 @@ class Rest:
         tests = np.append(logical.tests, np.zeros(len(new_calls), dtype=bool))
         return Completions(run, site, tests, logical.sums)
 
+    def begins(self, node: Ints) -> Ints:
+        """Return the events, given as nodes, that begin an iteration of the loop."""
+        mine = self.nest.around[node, 1] == self.loop
+        found: Ints = np.flatnonzero(parse(self.nest, node).begins(1) & mine)
+        return found
+
     def _events(self, logical: Completions, rt: RankTrace) -> Ints:
         """Return the events of a rank up to the end of the loop, as numbers of those it recorded.
 
@@ -106,8 +112,7 @@ class Rest:
         number = {node: k for k, node in enumerate(self.nodes)}
         of_call = [number.get((logical.site[k], c.op), -1) for k, c in enumerate(logical.run.calls)]
         node = np.array(of_call, dtype=np.int64)[rt.call]
-        begins = parse(self.nest, node).begins(1) & (self.nest.around[node, 1] == self.loop)
-        at = np.flatnonzero(begins)
+        at = self.begins(node)
         if not len(at):
             return np.arange(len(node))
         each = [rt.call[a:b].tobytes() for a, b in zip(at[:-1], at[1:], strict=True)]
@@ -139,39 +144,35 @@ class _OneRank(Sequence[RankTrace]):
         return self._rt
 
 
-def rest_of(seen: Structure, full: Sequence[PointTable]) -> Rest:
+def rest_of(seen: PointTable, full: Sequence[PointTable]) -> Rest:
     """Return how a run goes on from the counts traced in full.
 
     Raises P3SError where these do not tell.
     """
     if len(full) < MIN_TO_FIT:
         raise P3SError(f"a program that was ended needs {MIN_TO_FIT} counts that went to their end")
-    (here,) = seen.tables
-    loops = [child for child in seen.tree.children if isinstance(child, Loop)]
+    theirs = structure(full)
+    number = {node: k for k, node in enumerate(theirs.nodes)}
+    if unknown := next((op for site, op in seen.nodes if (site, op) not in number), ""):
+        raise P3SError(f"no count traced in full makes one of its calls of {unknown}")
+    there = {number[node] for node in seen.nodes}
+    children = theirs.tree.children
+    loops = [k for k, c in enumerate(children) if isinstance(c, Loop) and c.nodes() & there]
     if not loops:
         raise P3SError("the program was ended before it came to a loop; trace it without --stop")
-    mine = loops[-1]
-    theirs = structure(full)
-    inside = {seen.nodes[v] for v in mine.nodes()}
-    children = theirs.tree.children
-    alike = [
-        len(inside & {theirs.nodes[v] for v in c.nodes()}) if isinstance(c, Loop) else 0
-        for c in children
-    ]
-    at = int(np.argmax(alike))
-    loop = children[at]
-    assert isinstance(loop, Loop) or not alike[at]
-    if not isinstance(loop, Loop):
-        raise P3SError("no count traced in full has the loop in which the program was ended")
-    number = next(k for k, each in enumerate(seen.nest.loops) if each is mine)
-    return Rest(
-        tuple(seen.nodes),
-        replace(seen.nest, loops=[]),
-        number,
-        _turns(loop, here.np),
-        max(mine.turns.values()) - 1,
+    at = loops[-1]
+    loop = next(k for k, each in enumerate(theirs.nest.loops) if each is children[at])
+    to_theirs = np.array([number[node] for node in seen.nodes], dtype=np.int64)
+    rest = Rest(
+        tuple(theirs.nodes),
+        replace(theirs.nest, loops=[]),
+        loop,
+        _turns(theirs.nest.loops[loop], seen.np),
+        0,
         tuple(_later(theirs, child, full) for child in children[at + 1 :]),
     )
+    begun = (len(rest.begins(to_theirs[sample])) for sample in seen.samples.values())
+    return replace(rest, seen=max(begun) - 1)
 
 
 def _turns(loop: Loop, n: int) -> int:

@@ -69,22 +69,16 @@ def _characterize(traces: Traces, np_: int) -> SignatureHead:
         sites, matched = _matched(traces, sites, copies, larger, partial(_table, traces, np_))
     if sites != Sites():
         found = _Read.of(traces, np_, sites)
+    if any(record.ended for record in found.used):
+        full = [n for n, data in others.items() if not (data.get("recorded") or {}).get("ended")]
+        found = _whole(traces, np_, sites, [load_table(traces.root, n) for n in full])
     nest = structure([found.table])
-    if shared := undecided(nest):
+    if (shared := undecided(nest)) and not any(record.ended for record in found.used):
         # where sites do not decide, what the calls do and their order does
         apart = _Read.of(traces, np_, replace(sites, apart=shared))
         divided = structure([apart.table])
         if total_turns(divided) < total_turns(nest):
             found, nest = apart, divided
-    if any(record.ended for record in found.used):
-        apart_at = frozenset(s.partition("#")[0] for s, _ in nest.nodes if "#" in s)
-        full = [n for n, data in others.items() if not (data.get("recorded") or {}).get("ended")]
-        rest = rest_of(nest, [load_table(traces.root, n) for n in full])
-        events = found.table.events
-        found = _Read.of(traces, np_, replace(sites, apart=apart_at, rest=rest))
-        recorded = Recorded(events - found.parts[0].restored, found.table.events, rest.seen)
-        found = replace(found, table=replace(found.table, recorded=recorded))
-        nest = structure([found.table])
     lines = {sites.same.get(site, site): chain for site, chain in copies.lines.items()}
     table = replace(
         found.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines, matched=matched
@@ -104,6 +98,17 @@ def _characterize(traces: Traces, np_: int) -> SignatureHead:
     write_teams(traces.root, np_, found.parts)
     write_uses(traces.root, np_, found.parts)
     return out
+
+
+def _whole(traces: Traces, np_: int, sites: Sites, full: Sequence[PointTable]) -> _Read:
+    """Return the run of a program that was ended, as it goes on at the counts traced in full."""
+    apart = frozenset(site.partition("#")[0] for t in full for site, _ in t.nodes if "#" in site)
+    seen = _Read.of(traces, np_, replace(sites, apart=apart))
+    rest = rest_of(seen.table, full)
+    found = _Read.of(traces, np_, replace(sites, apart=apart, rest=rest))
+    detail = seen.table.events - seen.parts[0].restored
+    recorded = Recorded(detail, found.table.events, rest.seen)
+    return replace(found, table=replace(found.table, recorded=recorded))
 
 
 def _table(traces: Traces, np_: int, sites: Sites) -> PointTable:
