@@ -1,8 +1,8 @@
 """How a program goes on that was ended once its phases were known: as the full counts do.
 
-Its last loop has as many iterations in all as the law of the counts traced in full says;
-those that were not seen repeat the ones that were. Calls after that loop are those of the full
-counts, which must be the same on all ranks of each.
+Its last loop has as many iterations as at the counts that were traced in full; those that were not
+seen repeat the ones that were. Calls after that loop are those of the full counts, which must be
+the same on all ranks of each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from p3s.base.errors import P3SError
 from p3s.base.text import processes
 from p3s.capture.counted import threads_again
 from p3s.capture.types import Call, RankTrace, Site, no_events, no_pairs, present_ranks
-from p3s.laws.lawfinder import find_law
 from p3s.signature.fold import Loop
 from p3s.signature.parse import Completions, Nest, parse
 from p3s.signature.part import CUT
@@ -176,22 +175,14 @@ def rest_of(seen: PointTable, full: Sequence[PointTable]) -> Rest:
 
 
 def _turns(loop: Loop, n: int) -> int:
-    """Return the iterations of a loop at another count."""
-    found: dict[int, set[int]] = {}
-    for (count, _), turns in loop.turns.items():
-        found.setdefault(count, set()).add(turns)
-    if any(len(turns) > 1 for turns in found.values()):
-        raise P3SError("iterations differ from rank to rank; trace it without --stop")
-    points = {count: turns.pop() for count, turns in found.items()}
-    if len(set(points.values())) == 1:
-        return next(iter(points.values()))
-    law = find_law(points, "count")
-    if law.verdict != "exact":
+    """Return the iterations of a loop at another count: those of all ranks of the full counts."""
+    found = {count: turns for (count, _), turns in loop.turns.items()}
+    if len(set(loop.turns.values())) > 1:
         raise P3SError(
-            f"the iterations at {processes(n)} are unknown: those of the counts traced in full,"
-            f" {points}, follow no one equation; trace another count in full"
+            f"how many iterations there are at {processes(n)} is unknown, since those of the counts"
+            f" and ranks traced in full differ ({found}); trace it without --stop"
         )
-    return round(law.value(n))
+    return next(iter(found.values()))
 
 
 def _later(theirs: Structure, child: int | Loop, full: Sequence[PointTable]) -> LaterCall:

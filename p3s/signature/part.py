@@ -192,7 +192,7 @@ class _Reading:
         out, run, calls = self.empty(), self._logical.run, self._calls
         rt, recorded, sums = self._summed(rank)
         out.failed_polls, out.counted_events = rt.failed_polls, rt.counted_events
-        out.restored = rt.restored
+        out.restored = getattr(rt, "restored", 0)
         add_rank(out.tracing, rt, recorded.events, recorded.last_start_ns)
         buffers.add_rank(out.buffers, self._marks, recorded.times)
         buffers.add_pieces(out.pieces, self._gaps, calls.nodes, recorded.times)
