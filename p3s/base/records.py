@@ -88,8 +88,9 @@ class Traces:
         return [run for run in self.timed if run.np == np] or [r for r in self.runs if r.np == np]
 
     def complete(self, np: int) -> list[RunRecord]:
-        """Return the complete runs of a process count, by repeat."""
-        return [run for run in self.runs if run.np == np and run.status == "complete"]
+        """Return the runs of a process count that went to their end, by repeat."""
+        runs = [run for run in self.runs if run.np == np and run.status == "complete"]
+        return [run for run in runs if not run.ended]
 
     @property
     def ran(self) -> list[int]:

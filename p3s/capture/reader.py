@@ -128,19 +128,19 @@ def _wall_ns(run_dir: Path) -> int | None:
         return None
 
 
-def read_run(run_dir: Path) -> RunTrace:
+def read_run(run_dir: Path, whole: bool = False) -> RunTrace:
     """Read one traced run; the columns of a rank are decoded when it is asked for.
 
     A rank that was killed, or whose file is torn or missing, is there with what was recorded and
     ``complete`` False; ``RankTrace.problem`` says why. Raises P3SError when the directory
-    holds no readable capture or mixes runs.
+    holds no readable capture or mixes runs. ``whole``: see read_file.
     """
     run_dir = Path(run_dir)
     files, unreadable = _headers(run_dir)
     size = files[min(files)][1].size
     problems = _absent(run_dir, size, files, unreadable)
     missing = tuple(rank for rank in problems if NAME.format(rank) not in unreadable)
-    return _read(run_dir, files, problems, missing, _KEEP_BYTES)
+    return _read(run_dir, files, problems, missing, _KEEP_BYTES, whole=whole)
 
 
 def read_file(path: Path, completions: bool = True, whole: bool = False) -> RunTrace:
