@@ -62,7 +62,7 @@ class TestWithMpi:
         info = json.loads((study / "runs" / "np0002.r0" / "run.json").read_text())
         assert info["status"] == "complete" and info["signature"]["largest"] == 10
         after = load_phases(traces_of(Study(study)))
-        assert list(after.recorded) == [2] and not after.recorded[2].ended
+        assert not after.recorded[2].ended
         # Two halves of each shift, a reduction, a barrier in every tenth step; four outside.
         whole = 2 * (OUTER * (2 * INNER + 1) + OUTER // 10 + 4)
         assert after.recorded[2].events == whole and after.recorded[2].detail < whole / 5
