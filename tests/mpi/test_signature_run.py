@@ -226,8 +226,8 @@ def test_a_rank_killed_in_the_middle_loses_no_count(
         assert rank.phases is not None and rank.phases["state"][1:].all()
         assert rank.phases["left_out"].sum() <= rank.counted_events + 1
         ops = Counter(run.calls[n].op for n in rank.call.tolist())
-        for op in ("MPI_Irecv", "MPI_Send"):
-            assert LEFT_AFTER <= ops[op] <= 2 * LEFT_AFTER
+        for op in ("MPI_Waitall", "MPI_Send"):  # sizes of receives are new for 700 iterations
+            assert LEFT_AFTER <= ops[op] <= 2 * LEFT_AFTER < ops["MPI_Irecv"]
 
 
 @pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")
