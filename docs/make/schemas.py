@@ -32,7 +32,7 @@ from p3s.model.types import Model
 from p3s.predict import surface
 from p3s.predict.types import WEAK
 from p3s.program import types as program
-from p3s.signature import phase_file, sampled, store, times
+from p3s.signature import phase_file, store, times
 
 _SIMPLE = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
@@ -161,7 +161,6 @@ FORMATS: tuple[Published[Any], ...] = (
     WEAK,
     summary.FAR,
     places.SITES,
-    sampled.SAMPLED,
     *provided("schemas"),
 )
 

@@ -57,6 +57,11 @@ class RunRecord:
     status: str
     info: dict[str, Any]
 
+    @property
+    def ended(self) -> bool:
+        """Whether the program was ended once its phases were known; the run is complete then."""
+        return self.info.get("status") == "stopped"
+
 
 @dataclass(frozen=True)
 class Traces:
@@ -83,8 +88,9 @@ class Traces:
         return [run for run in self.timed if run.np == np] or [r for r in self.runs if r.np == np]
 
     def complete(self, np: int) -> list[RunRecord]:
-        """Return the complete runs of a process count, by repeat."""
-        return [run for run in self.runs if run.np == np and run.status == "complete"]
+        """Return the runs of a process count that went to their end, by repeat."""
+        runs = [run for run in self.runs if run.np == np and run.status == "complete"]
+        return [run for run in runs if not run.ended]
 
     @property
     def ran(self) -> list[int]:
@@ -231,6 +237,7 @@ def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
         try:
             info = read_run(path)
             status = str(info.get("status", "partial"))
+            status = "complete" if status == "stopped" else status
         except P3SError as err:
             info, status = {}, "partial"
             if (path / "run.json").exists():

@@ -113,14 +113,6 @@ class Study:
         """Phases and loop nest over all counts: signature/phases.json."""
         return phases_path(self.root)
 
-    def sampled_dir(self, np: int) -> Path:
-        """Capture of a signature that was run: sampled/np0008/; no run of the study."""
-        return self.root / "sampled" / f"np{np:04d}"
-
-    def sampled_path(self, np: int) -> Path:
-        """Time predicted from it: sampled/np0008.json."""
-        return self.root / "sampled" / f"np{np:04d}.json"
-
     def scaled_dir(self, n: int) -> Path:
         """Scaled trace at ``n`` processes: scaled/np000512/."""
         return scaled_dir(self.root, n)

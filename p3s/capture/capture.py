@@ -43,7 +43,8 @@ class Capture:
     ``resolved``: rows of event ordinal, source, tag, bytes; ``done``: rows of completing and
     posting ordinal with ``cancelled``; ``counted``: call -> (events, elapsed_ns, work) of events
     that were only counted; ``phases``: rows of layout.PHASE_FIELDS, None if the run had no plan
-    of phases; ``threads``: what threads did before events, None if there was one only. ``header``
+    of phases; ``restored``: events that were only counted, here among ``events``;
+    ``threads``: what threads did before events, None if there was one only. ``header``
     has the totals of END, if that was reached.
     """
 
@@ -65,6 +66,7 @@ class Capture:
     phases: NDArray[np.void] | None = None
     threads: Threads | None = None
     accesses: Ints | None = None
+    restored: int = 0
 
     @property
     def complete(self) -> bool:
@@ -81,7 +83,7 @@ class Capture:
     @property
     def counted_events(self) -> int:
         """How many events were only counted: after the limit, or of phases seen often enough."""
-        if self.end is not None:
+        if self.end is not None and not self.restored:
             return self.end.counted_events
         return sum(row[0] for row in self.counted.values())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from p3s.base import ops
 from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.capture.capture import Capture, event_blocks, read_capture
-from p3s.capture.events import no_events
+from p3s.capture.counted import with_counted
+from p3s.capture.events import Events, no_events
 from p3s.capture.records import NO_WINDOW, FileName, Neighbours, RawSite
 from p3s.capture.types import ANY_SOURCE, Call, Comm, Ranks, RankTrace, Site, Window
 
@@ -270,6 +271,7 @@ class Source:
             capture.accesses,
             self.neighbours,
             _from_anybody(capture),
+            capture.restored,
         )
 
     def in_blocks(self, capture: Capture) -> Source:
@@ -320,11 +322,14 @@ class LazyRanks(Ranks):
     """The ranks of a run: read once for the tables that they share, decoded as they are asked for.
 
     ``most_kept``: bytes of columns that are kept from the first time on; without ``completions``
-    RankTrace.done has only cancelled requests.
+    RankTrace.done has only cancelled requests; ``whole``: with the events that were only counted.
     """
 
-    def __init__(self, size: int, most_kept: float, completions: bool = True) -> None:
+    def __init__(
+        self, size: int, most_kept: float, completions: bool = True, whole: bool = False
+    ) -> None:
         self._size, self._most_kept, self._completions = size, most_kept, completions
+        self._whole = whole
         self.tables = Tables(size)
         self.used = np.zeros(0, dtype=np.int64)  # events of each row
         self.problems: dict[int, str] = {}
@@ -338,7 +343,7 @@ class LazyRanks(Ranks):
     def take(self, rank: int, path: Path) -> None:
         """Read one rank for the first time; it is kept if the run is small."""
         long = path.stat().st_size >= LONG_BYTES
-        capture = read_capture(path, self._completions, each=len if long else None)
+        capture = self._read(path, self._completions, len if long else None)
         if capture.problem:
             self.problems[rank] = f"{path} {capture.problem}"
         if capture.end is None and capture.header.aborting:
@@ -356,6 +361,12 @@ class LazyRanks(Ranks):
         if not long and size <= self._most_kept:
             self._most_kept -= size
             self._captures[rank] = capture
+
+    def _read(
+        self, path: Path, completions: bool = True, each: Callable[[Events], object] | None = None
+    ) -> Capture:
+        capture = read_capture(path, completions, each)
+        return with_counted(capture) if self._whole else capture
 
     def _use(self, capture: Capture, calls: CallsInBlocks) -> None:
         """Count the events of each row."""
@@ -401,7 +412,7 @@ class LazyRanks(Ranks):
         if number in self._captures:
             self._kept[number] = source.trace(self._captures.pop(number))
             return self._kept[number]
-        capture = read_capture(source.path)
+        capture = self._read(source.path)
         there = len(capture.calls), len(capture.resolved)
         if there != (len(source.calls.calls), len(source.calls.became)):
             raise source.changed()
@@ -443,7 +454,7 @@ def in_order(capture: Capture) -> bool:
     events, more = capture.events, (capture.threads, capture.accesses, capture.events.gap)
     if capture.damages or events.ordinal is not None or any(each is not None for each in more):
         return False
-    if capture.counted or capture.cancelled.any():
+    if capture.counted or capture.phases is not None or capture.cancelled.any():
         return False
     waiting = [number for number, name in capture.defs.opnames.items() if name in ops.POSTED]
     calls = capture.calls[capture.events.call[_from_anybody(capture)]]

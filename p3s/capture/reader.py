@@ -128,29 +128,31 @@ def _wall_ns(run_dir: Path) -> int | None:
         return None
 
 
-def read_run(run_dir: Path) -> RunTrace:
+def read_run(run_dir: Path, whole: bool = False) -> RunTrace:
     """Read one traced run; the columns of a rank are decoded when it is asked for.
 
     A rank that was killed, or whose file is torn or missing, is there with what was recorded and
     ``complete`` False; ``RankTrace.problem`` says why. Raises P3SError when the directory
-    holds no readable capture or mixes runs.
+    holds no readable capture or mixes runs. ``whole``: see read_file.
     """
     run_dir = Path(run_dir)
     files, unreadable = _headers(run_dir)
     size = files[min(files)][1].size
     problems = _absent(run_dir, size, files, unreadable)
     missing = tuple(rank for rank in problems if NAME.format(rank) not in unreadable)
-    return _read(run_dir, files, problems, missing, _KEEP_BYTES)
+    return _read(run_dir, files, problems, missing, _KEEP_BYTES, whole=whole)
 
 
-def read_file(path: Path, completions: bool = True) -> RunTrace:
+def read_file(path: Path, completions: bool = True, whole: bool = False) -> RunTrace:
     """Read the capture of one rank, once; the other ranks are empty and no problem.
 
     Without ``completions`` RankTrace.done has only cancelled requests: a third less memory.
+    ``whole``: events that were only counted are there (p3s.capture.counted).
     """
     path = Path(path)
     header = read_header(path)
-    return _read(path.parent, {header.rank: (path, header)}, {}, (), float("inf"), completions)
+    files = {header.rank: (path, header)}
+    return _read(path.parent, files, {}, (), float("inf"), completions, whole)
 
 
 @dataclass(frozen=True)
@@ -200,10 +202,11 @@ def _read(
     missing: tuple[int, ...],
     keep_bytes: float,
     completions: bool = True,
+    whole: bool = False,
 ) -> RunTrace:
     header = files[min(files)][1]
     work_unit = _one_unit(run_dir, files)
-    ranks = LazyRanks(header.size, keep_bytes, completions)
+    ranks = LazyRanks(header.size, keep_bytes, completions, whole)
     for rank in sorted(files):
         ranks.take(rank, files[rank][0])
     counts, tables = ranks.finish(problems), ranks.tables

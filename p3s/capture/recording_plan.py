@@ -15,6 +15,8 @@ NAME = "signature.plan"
 _BATCHES = 32
 _LONGEST_OP = 39
 _LEAST_SHARE = 1e-4
+#: Of the iterations of a phase, the share that is measured at most, and at which it is left.
+SHARE, LEFT_AT = 0.05, 0.09
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,9 @@ class Enough:
     """When a phase has been seen often enough.
 
     The mean time of its iterations is known to ``width`` (relative half width of the confidence
-    interval), or it had ``largest`` iterations; never before ``smallest``. The ``early`` iterations
-    before these are taken as they are: memory is touched first, caches are cold, connections are
-    made. ``measure``: TIME or WORK."""
+    interval), or it had ``largest`` iterations, or SHARE of all that it has; never before
+    ``smallest``. The ``early`` iterations before these are taken as they are: memory is touched
+    first, caches are cold, connections are made. ``measure``: TIME or WORK."""
 
     width: float = 0.02
     confidence: float = 0.95
@@ -71,8 +73,10 @@ class Plan:
 
     ``shares``: of the time of a run, by phase (all of it where not given). A phase with a share s
     is known at the width divided by the root of s: what the run takes is then known to the width.
+    ``weights``: iterations of a run by phase (unknown where not given).
     ``ranks``: phase -> how many ranks must have seen it often enough before the program may be
-    stopped; a phase with all of the others stops nothing.
+    stopped; a phase with all of the others stops nothing. ``stop``: ranks that know their phases
+    wait for that, after LEFT_AT of the iterations.
     """
 
     loops: Sequence[Row]
@@ -81,6 +85,8 @@ class Plan:
     enough: Enough = field(default_factory=Enough)
     ranks: Mapping[int, int] = field(default_factory=dict)
     shares: Sequence[float] = ()
+    weights: Sequence[int] = ()
+    stop: bool = False
 
     def text(self) -> str:
         """Return what p3s_phase.c reads."""
@@ -88,15 +94,22 @@ class Plan:
         calls = [call for call in self.calls if len(call.op) <= _LONGEST_OP]
         bounds = [0.0, 0.0, *((e.width / e.quantile(n)) ** 2 for n in range(2, _BATCHES + 1))]
         shares = self.shares or [1.0] * len(self.relevant)
+        largest = [max(e.smallest, min(e.largest, int(SHARE * w) - e.early)) for w in self.weights]
+        largest = largest or [e.largest] * len(shares)
+        left = [max(2 * e.turns, int(LEFT_AT * w)) if self.stop else 0 for w in self.weights]
+        left = left or [0] * len(shares)
         sizes = (len(self.loops), len(calls), len(self.relevant), len(bounds))
         lines = [
-            "p3s-plan 1",
-            f"sizes {' '.join(map(str, sizes))} {e.early} {e.smallest} {e.largest} {e.measure}",
+            "p3s-plan 2",
+            f"sizes {' '.join(map(str, sizes))} {e.early} {e.smallest} {e.measure}",
             *(f"loop {row.parent} {row.place} {row.phase}" for row in self.loops),
             *(f"call {c.site} {c.op} {c.loop} {c.place} {c.phase}" for c in calls),
             *(
-                f"phase {int(relevant)} {round(1e6 / min(max(share, _LEAST_SHARE), 1.0))}"
-                for relevant, share in zip(self.relevant, shares, strict=True)
+                f"phase {int(relevant)} {round(1e6 / min(max(share, _LEAST_SHARE), 1.0))} "
+                f"{most} {end}"
+                for relevant, share, most, end in zip(
+                    self.relevant, shares, largest, left, strict=True
+                )
             ),
             *(f"bound {round(bound * 1e15)}" for bound in bounds),
         ]

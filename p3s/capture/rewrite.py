@@ -70,10 +70,11 @@ class Messages:
         self._known: Known | None = None
 
     def read(self, path: Path) -> RunTrace:
-        """Return the run of one rank (p3s.capture.read_file); RankTrace.done only where needed."""
+        """Return the run of one rank (p3s.capture.read_file), whole; RankTrace.done only where
+        needed."""
         from p3s.capture.reader import read_file
 
-        run = named_outside(read_file(path, completions=False))
+        run = named_outside(read_file(path, completions=False, whole=True))
         families = Known().families(run)
         if _in_blocks(run) and not families:
             return run
@@ -81,7 +82,7 @@ class Messages:
         from_anybody = requests.some_from_anybody(run)
         taken = {call.op for call in run.calls if any(each.takes(call.op) for each in families)}
         if from_anybody or any(map(_leaves_request, taken)):
-            run = named_outside(read_file(path))
+            run = named_outside(read_file(path, whole=True))
         if some_cancelled:
             run = _rewritten(run, requests.without_cancelled)
         if from_anybody:
@@ -97,7 +98,7 @@ class Messages:
         if self._known is None:
             known = Known()
             for path in self._paths:
-                known.learn(named_outside(read_file(path)))
+                known.learn(named_outside(read_file(path, whole=True)))
             self._known = known
         return self._known
 

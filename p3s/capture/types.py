@@ -142,6 +142,7 @@ class RankTrace:
     ``resident_bytes``: memory that the rank filled between MPI_Init and MPI_Finalize, at most;
     ``preempted``: how often it lost its core to another process meanwhile; 0: not known.
     ``neighbours``: by index of RunTrace.comms, of communicators with neighbourhood collectives.
+    ``restored``: events that the capture only counted, which are here (p3s.capture.counted).
     ``anybody`` (int64): events that are receives or probes from MPI_ANY_SOURCE.
     """
 
@@ -174,6 +175,7 @@ class RankTrace:
     accesses: Ints | None = None
     neighbours: Mapping[int, Neighbours] = field(default_factory=dict)
     anybody: Ints = field(default_factory=no_events)
+    restored: int = 0
 
     def made(self, calls: int) -> Ints:
         """Return how often the rank makes each of the run's calls, counted events included."""

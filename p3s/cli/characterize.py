@@ -47,7 +47,7 @@ def characterize(
     """
     from p3s.cli import characterized as then
     from p3s.pipeline.parameters import with_teams
-    from p3s.pipeline.records import existing
+    from p3s.pipeline.records import existing, opened
     from p3s.pipeline.statements import parse_dims
     from p3s.pipeline.tracing.counts import Asked
     from p3s.pipeline.tracing.runs import TraceRequest
@@ -87,5 +87,6 @@ def characterize(
         return then.small_runs(replace(request, repeats=repeats or 0), up_to, json_)
     if signature:
         enough = parse_enough(width, confidence, turns)
-        return then.sampled(replace(request, recording=replace(how, stop=stop)), enough, json_)
+        opened(request.root)  # its phases are followed
+        request = replace(request, recording=replace(how, stop=stop), enough=enough)
     return then.values(request, param, json_) if param else then.traced(request, json_)

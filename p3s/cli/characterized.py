@@ -1,4 +1,4 @@
-"""The four ways of ``p3s characterize``: trace, say what came of it and what follows."""
+"""The three ways of ``p3s characterize``: trace, say what came of it and what follows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from p3s.cli.progress import progress
 from p3s.report import traced as text
 
 if TYPE_CHECKING:
-    from p3s.capture.recording_plan import Enough
     from p3s.pipeline.tracing.runs import TraceRequest
 
 
@@ -79,19 +78,6 @@ def values(request: TraceRequest, params: list[str], json_: bool) -> int:
         say("p3s: " + "; ".join(done.failed))
     say(f"next: {next_command}")
     return 3 if done.failed else 0
-
-
-def sampled(request: TraceRequest, enough: Enough, json_: bool) -> int:
-    """Run the signature of a study, each phase only often enough."""
-    from p3s.pipeline.tracing.signature_runs import run_signature
-
-    with progress(0) as bar:
-        root, results = run_signature(request, enough, bar)
-    if json_:
-        emit("characterize", study=str(root), sampled=results)
-    else:
-        out("\n\n".join(map(text.sampled_text, results)))
-    return 0
 
 
 def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:

@@ -210,6 +210,7 @@ def fit_model(
         tracing={str(t.np): _tracing(t) for t in tables},
         buffers={str(t.np): Buffers(**t.buffers) for t in tables},
         packed=packed_of(tables),
+        recorded={str(t.np): t.recorded for t in tables if t.recorded is not None},
         sites={k: tuple(v) for t in tables for k, v in t.sites.items()},
         unmodelled_ops=unmodelled,
         not_modelled=tuple(from_data(NotModelled, row) for row in unmodelled_calls(tables)),

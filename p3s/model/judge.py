@@ -335,9 +335,16 @@ def _weight_verdict(model: Model, phase: Phase) -> Verdict:
         return Verdict.FITTED
     if law.holds_from is not None and (law.points or 0) < _LATE:
         return Verdict.FITTED  # what starts late is what most often goes on changing
-    met = held is not None and key in held.phases_seen
-    constant = law.expr[0] == "num" and len(phase.weight_points) > 1
+    # Those of a program that was ended are taken from the other counts.
+    told = [n for n, _ in phase.weight_points if not _ended(model, n)]
+    met = held is not None and key in held.phases_seen and not _ended(model, held.n)
+    constant = law.expr[0] == "num" and len(told) > 1
     return Verdict.EXACT if met or constant else Verdict.FITTED
+
+
+def _ended(model: Model, n: int) -> bool:
+    recorded = model.recorded.get(str(n))
+    return recorded is not None and recorded.ended > 0
 
 
 def shares(model: Model, t: PointTable) -> dict[str, Share]:

@@ -15,6 +15,7 @@ from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Reason, Verdict
 from p3s.model.work_types import PhaseWork, WorkLevel
+from p3s.signature.phase_file import Recorded
 
 if TYPE_CHECKING:
     from p3s.signature.tables import PointTable
@@ -365,7 +366,8 @@ class Model:
     """The laws of a program: grid, items (calls), phases (loops), the order of events.
 
     counts: those it was fitted to, ascending; without: traced ones left out; sites: site -> call
-    stack; holdout: None where nothing was held out; shares: per verdict, at the largest count.
+    stack; holdout: None where nothing was held out; shares: per verdict, at the largest count;
+    recorded: of the counts that are signatures.
     """
 
     counts: tuple[int, ...]
@@ -391,6 +393,7 @@ class Model:
     level: WorkLevel | None = None
     buffers: Mapping[str, Buffers] = field(default_factory=dict)
     packed: tuple[Packed, ...] = ()
+    recorded: Mapping[str, Recorded] = field(default_factory=dict)
 
     @property
     def splits(self) -> dict[tuple[str, str], bool]:

@@ -135,7 +135,7 @@ def run_times(run: RunTrace) -> RunTimes:
 
 
 #: A prediction asks for the whole runs, and for their launches.
-_last_times = LastRead(lambda run: run_times(read_run(run)), files=1024, mark=files_in)
+_last_times = LastRead(lambda run: run_times(read_run(run, whole=True)), files=1024, mark=files_in)
 
 
 #: By what factor a traced count may take longer, or less long, than the model says.

@@ -22,6 +22,7 @@ from p3s.report.places import Places, joined_places
 from p3s.report.rules import Equation, PhaseRules, Rule, Share, phase_rules, used_symbols
 from p3s.report.show import Columns, Part, PartTable, hanging, lines_of, table_of
 from p3s.signature import buffers, tracing
+from p3s.signature.phase_file import recorded_text
 from p3s.signature.unmodelled import sentences
 
 #: Without --all: phases, and rules of one phase.
@@ -263,6 +264,7 @@ def notes(model: Model, places: Places) -> list[str]:
     found += [f"run next: {next_text(each)}" for each in model.next]
     found += [visible(line, 400) for line in sentences(to_data(model.not_modelled))]
     found += buffers.sentences(to_data(model.buffers))
+    found += recorded_text({int(n): r for n, r in model.recorded.items()}, model.counts)
     found += [visible(line, 400) for line in tracing.sentence(to_data(model.tracing))]
     return found
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from p3s.base.text import NOT_KNOWN, joined, paragraph, percent, seconds, visible
 from p3s.report.places import Places, common_place
 from p3s.report.show import Part, PartTable, lines_of
-from p3s.signature.phase_file import Account, Call, Loop, Phase, Phases
+from p3s.signature.phase_file import Account, Call, Loop, Phase, Phases, recorded_text
 
 WIDTH = 100
 #: Without --all: rows of the table.
@@ -225,6 +225,7 @@ def _notes(found: Phases) -> list[str]:
             parts.append(f"{of_count.failed_polls:,} polls found nothing and are no events")
         if parts:
             notes.append(f"{n} processes: {'; '.join(parts)}")
+    notes += recorded_text(found.recorded, found.counts)
     notes += _matched(found)
     chance = [str(phase.phase) for phase in found.phases if phase.varying]
     if chance:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from p3s.base.extents import shape
-from p3s.base.text import one_line, plural, processes, seconds, size_text
+from p3s.base.text import one_line
 from p3s.pipeline.tracing.counts import TracedCount
 from p3s.pipeline.tracing.values import TracedValue
 from p3s.report.show import Columns, show, table_of
@@ -76,54 +75,3 @@ def _number(what: str, row: TracedCount) -> object:
 def _least(seconds: Sequence[float]) -> str:
     """Return what the shortest run took."""
     return f"{min(seconds):.2f} s" if seconds else "-"
-
-
-# ---- runs of a signature -------------------------------------------------------------------------
-def sampled_text(result: Mapping[str, Any]) -> str:
-    """Return what the run of a signature has told, as plain data of sampled.json, for people."""
-    counted = result["work_unit"] == "instructions"
-    what = "computation per process" if result["measure"] == "work" else "time"
-    what = "instructions per process" if counted else what
-
-    def amount(value: float) -> str:
-        return f"{value:,.0f}" if counted else seconds(value / 1e9)
-
-    columns: Columns[Mapping[str, Any]] = {
-        "phase": lambda row: row["phase"],
-        "name": lambda row: one_line(row["name"]),
-        "turns": lambda row: f"{row['turns']:,}",
-        "in detail": lambda row: "-".join(dict.fromkeys(f"{n:,}" for n in row["in_detail"])),
-        "one iteration": lambda row: "-" if row["mean"] is None else amount(row["mean"]),
-        "within": lambda row: (
-            "-" if row["mean"] is None else f"{100 * row['relative_half_width']:.1f} %"
-        ),
-        "state": lambda row: ", ".join(row["state"]) or "not begun",
-        "share": lambda row: f"{100 * row['share']:.1f} %",
-    }
-    events, saved, half = result["events"], result["saved"], result["half_width"]
-    whole = f" of {plural(events['run'], 'event')}" if events["run"] else ""
-    error = f" ± {amount(half)}" if half > 0 else ""
-    unknown = "" if half > 0 else "; no spread between iterations is known"
-    lines = [
-        processes(result["np"]),
-        show(table_of("Phases", columns, result["phases"], (0, 1))),
-        f"full detail for {100 * events['share_in_detail']:.1f} % of the events"
-        f" ({events['recorded']:,}{whole}, {events['counted']:,} counted)",
-        f"predicted {what}: {amount(result['predicted'])}{error} "
-        f"(weights from {result['weights_from']}{unknown})",
-        f"by the iterations in full detail alone: {amount(result['from_detail'])}",
-    ]
-    for key, name in (("of_this_run", "this run, all of it"), ("of_full_run", "the full run")):
-        row = result[key]
-        if row is not None and row["difference"] is not None:
-            lines.append(
-                f"{name}: {amount(row['time'])}, predicted {100 * row['difference']:+.2f} %,"
-                f" by the iterations in full detail alone {100 * row['from_detail']:+.2f} %"
-            )
-    if saved["full_wall_s"]:
-        lines.append(
-            f"run time {saved['wall_s']:.2f} s{' (stopped)' if result['stopped'] else ''}, of the"
-            f" full run {saved['full_wall_s']:.2f} s; captures {size_text(saved['bytes'])}, of the"
-            f" full run {size_text(saved['full_bytes'])}"
-        )
-    return "\n".join(lines)

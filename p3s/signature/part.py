@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from p3s.capture.rewrite import Messages
 
 START = -1
+#: What is wrong with the capture of a rank that was ended, and with nothing else.
+CUT = "ends before MPI_Finalize"
 #: Units of work in nanoseconds can be mixed.
 CPU = "cpu_ns"
 #: Sequences of nodes are kept of so many ranks, of so many events each and in all.
@@ -82,6 +84,7 @@ class Part:
     null_events: int = 0
     failed_polls: int = 0
     counted_events: int = 0
+    restored: int = 0
     unmodelled: Counter[str] = field(default_factory=Counter)
     tracing: Cost = field(default_factory=dict)
     buffers: Counter[str] = field(default_factory=Counter)
@@ -95,12 +98,14 @@ class Sites:
 
     apart: those that stand for several places of the program, told apart by what their calls do;
     same: site -> the site that stands for it too, where a compiler copied a call; waits: site of
-    a MPI_Test or MPI_Testall -> that of the wait that it replaces where it succeeds.
+    a MPI_Test or MPI_Testall -> that of the wait that it replaces where it succeeds; rest: how a
+    run that was ended goes on (p3s.signature.ended).
     """
 
     apart: Set[str] = frozenset()
     same: Mapping[str, str] = field(default_factory=dict)
     waits: Mapping[str, str] = field(default_factory=dict)
+    rest: Callable[[Completions], Completions] | None = None
 
     def key(self, site: str) -> str:
         """Return the site that stands for one of a capture."""
@@ -123,8 +128,10 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     site = [keys[c.site] if c.site >= 0 else "" for c in run.calls]
     names = {s.key: tuple(s.frames) for s, key in zip(run.sites, keys, strict=True) if s.key == key}
     logical = Completions.of(run, site, sites.replaces_wait)
+    if sites.rest is not None:
+        logical = sites.rest(logical)
     run, site = logical.run, logical.site
-    for s, key in zip(run.sites, keys, strict=True):
+    for s, key in zip(run.sites, [*keys, *(s.key for s in run.sites[len(keys) :])], strict=True):
         names.setdefault(key, tuple(s.frames))
     if sites.apart:
         _tell_apart(run, site, names, {k for k, key in enumerate(keys) if key in sites.apart})
@@ -185,6 +192,7 @@ class _Reading:
         out, run, calls = self.empty(), self._logical.run, self._calls
         rt, recorded, sums = self._summed(rank)
         out.failed_polls, out.counted_events = rt.failed_polls, rt.counted_events
+        out.restored = getattr(rt, "restored", 0)
         add_rank(out.tracing, rt, recorded.events, recorded.last_start_ns)
         buffers.add_rank(out.buffers, self._marks, recorded.times)
         buffers.add_pieces(out.pieces, self._gaps, calls.nodes, recorded.times)
@@ -325,7 +333,7 @@ def join(parts: Iterable[Part]) -> Part:
             sequences.offer(rank, renumbered(codes, node_to))
         out.sites.update(part.sites)
         out.unmodelled.update(part.unmodelled)
-        for name in ("inside", "events", "null_events", "failed_polls", "counted_events"):
+        for name in ("inside", "events", "null_events", *_COUNTED):
             setattr(out, name, getattr(out, name) + getattr(part, name))
         add(out.tracing, part.tracing)
         out.buffers.update(part.buffers)
@@ -342,6 +350,7 @@ def join(parts: Iterable[Part]) -> Part:
     return out
 
 
+_COUNTED = ("failed_polls", "counted_events", "restored")
 #: Tables of a part that are put one behind the other, and which of their columns are nodes.
 _STACKED = {
     "edges": (1, 2),
@@ -414,7 +423,7 @@ def intact_runs(
         except P3SError as err:
             left_out.append(_without_advice(str(err)))
             continue
-        if part is not None:
+        if part is not None and not (record.ended and CUT in part.problem):
             problem = part.problem
         if part is not None and part.counted_events and not problem:
             problem = (
@@ -425,7 +434,7 @@ def intact_runs(
             left_out.append(_without_advice(problem))
         else:
             parts.append(part)
-            walls.append(run.wall_ns)
+            walls.append(None if record.ended else run.wall_ns)
             used.append(record)
     return parts, walls, left_out, used
 

@@ -154,6 +154,31 @@ class Matched:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """Of a signature: events recorded in full, all events, and iterations of its last loop after
+    which the program was ended (0: it went to its end)."""
+
+    detail: Total
+    events: Total
+    ended: Natural = 0
+
+
+def recorded_text(recorded: Mapping[int, Recorded], counts: Sequence[int]) -> list[str]:
+    """Return a line per count of which a signature was traced, of these counts."""
+    full = ", ".join(str(n) for n in counts if n not in recorded or not recorded[n].ended)
+    return [
+        f"{n} processes: a signature, {100 * r.detail / max(r.events, 1):.2g} % of its calls"
+        " recorded in full, the others counted"
+        + (
+            f"; ended after {r.ended:,} iterations of its last loop: how many there are in all, and"
+            f" the calls after them, is as at {full} processes and not evidence"
+        )
+        * bool(r.ended)
+        for n, r in sorted(recorded.items())
+    ]
+
+
+@dataclass(frozen=True)
 class Phases:
     """What phases.json holds."""
 
@@ -166,6 +191,7 @@ class Phases:
     same: Mapping[str, str] = field(default_factory=dict, metadata={"always": True})
     waits: Mapping[str, str] = field(default_factory=dict, metadata={"always": True})
     matched: Mapping[Count, Matched] = field(default_factory=dict)
+    recorded: Mapping[Count, Recorded] = field(default_factory=dict)
 
     def valid(self) -> None:
         """Raise ValueError where counts or nesting cannot be, or values are of other counts."""

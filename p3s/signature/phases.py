@@ -56,6 +56,7 @@ def phases_of(s: Structure) -> Phases:
         {copy: site for t in s.tables for copy, site in sorted(t.same.items())},
         {test: site for t in s.tables for test, site in sorted(t.waits.items())},
         {t.np: t.matched for t in s.tables if t.matched is not None},
+        {t.np: t.recorded for t in s.tables if t.recorded is not None},
     )
 
 

@@ -1,46 +1,25 @@
-"""What is to be run of a signature: the plan for the tracer, and the weights of its phases."""
+"""What is to be run of a signature: the plan for the tracer."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import named, of_one_call
-from p3s.base.text import processes
 from p3s.capture.parts import OF_MANY
 from p3s.capture.recording_plan import Enough, KnownCall, Plan, Row
 from p3s.signature.parse import WAITS
 from p3s.signature.phase_file import Loop, PhaseCost, Phases
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
 #: What the tracer knows a call by.
 _ADDRESS, _NAME = re.compile(r"[0-9a-fA-F]+"), re.compile(r"[!-~]+")
-
-
-@dataclass(frozen=True)
-class Weights:
-    """How often each phase is begun in a whole run: the most and the fewest over the ranks."""
-
-    source: str
-    most: tuple[float, ...]
-    fewest: tuple[float, ...]
-
-    def of_rank(self, turns: np.ndarray, most: np.ndarray) -> np.ndarray:
-        """Return one rank's weights, from its iterations so far and those of the busiest rank.
-
-        Where the ranks differ, they are taken to keep the proportion they have.
-        """
-        import numpy
-
-        same = numpy.array(self.most) == numpy.array(self.fewest)
-        share = numpy.divide(turns, most, out=numpy.zeros(len(turns)), where=most > 0)
-        return numpy.array(self.most) * numpy.where(same, turns > 0, share)
 
 
 def calls_of(phases: Phases) -> list[KnownCall]:
@@ -115,7 +94,7 @@ def plan_of(phases: Phases, np: int, enough: Enough) -> Plan:
     A phase is relevant if it was at that count, or at any where that was not traced.
     """
     loops = [row for row in _walk(phases) if isinstance(row, Row)]
-    relevant, ranks, shares = [], {}, []
+    relevant, ranks, shares, weights = [], {}, [], []
     traced = np in phases.counts
     for phase in phases.phases:
         rows = phase.per_count
@@ -124,9 +103,10 @@ def plan_of(phases: Phases, np: int, enough: Enough) -> Plan:
         wanted = phase.phase != 0 and used
         relevant.append(wanted)
         shares.append(max((row.share for row in here), default=0.0))
+        weights.append(min((row.weight for row in here), default=0))
         if wanted:
             ranks[phase.phase] = _ranks(rows, np, enough)
-    return Plan(loops, calls_of(phases), relevant, enough, ranks, shares)
+    return Plan(loops, calls_of(phases), relevant, enough, ranks, shares, weights)
 
 
 def _ranks(rows: Mapping[int, PhaseCost], np: int, enough: Enough) -> int:
@@ -147,13 +127,3 @@ def too_rare(phases: Phases, np: int, plan: Plan) -> list[str]:
         if relevant and row is not None and row.weight <= plan.enough.turns:
             found.append(phase.name)
     return found
-
-
-def traced_weights(phases: Phases, np: int) -> Weights | None:
-    """Return the weights of the earlier runs at that count, None if it was not traced."""
-    if np not in phases.counts:
-        return None
-    rows = [phase.per_count.get(np) for phase in phases.phases]
-    most = tuple(float(row.weight) if row else 0.0 for row in rows)
-    fewest = tuple(float(row.weight_min) if row else 0.0 for row in rows)
-    return Weights(f"the earlier signature of {processes(np)}", most, fewest)

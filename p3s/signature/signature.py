@@ -18,8 +18,9 @@ from p3s.capture.sites import chains
 from p3s.signature import clock
 from p3s.signature.beside import write_teams, write_uses
 from p3s.signature.clones import Copies, contradicted, copies_of, known_sites, sites_of
+from p3s.signature.ended import rest_of
 from p3s.signature.part import Part, Sites, intact_runs, join_files
-from p3s.signature.phase_file import Matched
+from p3s.signature.phase_file import Matched, Recorded
 from p3s.signature.similarity import FOREIGN, match
 from p3s.signature.store import (
     SCHEMA,
@@ -68,8 +69,11 @@ def _characterize(traces: Traces, np_: int) -> SignatureHead:
         sites, matched = _matched(traces, sites, copies, larger, partial(_table, traces, np_))
     if sites != Sites():
         found = _Read.of(traces, np_, sites)
+    if any(record.ended for record in found.used):
+        full = [n for n, data in others.items() if not (data.get("recorded") or {}).get("ended")]
+        found = _whole(traces, np_, sites, [load_table(traces.root, n) for n in full])
     nest = structure([found.table])
-    if shared := undecided(nest):
+    if (shared := undecided(nest)) and not any(record.ended for record in found.used):
         # where sites do not decide, what the calls do and their order does
         apart = _Read.of(traces, np_, replace(sites, apart=shared))
         divided = structure([apart.table])
@@ -94,6 +98,17 @@ def _characterize(traces: Traces, np_: int) -> SignatureHead:
     write_teams(traces.root, np_, found.parts)
     write_uses(traces.root, np_, found.parts)
     return out
+
+
+def _whole(traces: Traces, np_: int, sites: Sites, full: Sequence[PointTable]) -> _Read:
+    """Return the run of a program that was ended, as it goes on at the counts traced in full."""
+    apart = frozenset(site.partition("#")[0] for t in full for site, _ in t.nodes if "#" in site)
+    seen = _Read.of(traces, np_, replace(sites, apart=apart))
+    rest = rest_of(seen.table, full)
+    found = _Read.of(traces, np_, replace(sites, apart=apart, rest=rest))
+    detail = seen.table.events - seen.parts[0].restored
+    recorded = Recorded(detail, found.table.events, rest.seen)
+    return replace(found, table=replace(found.table, recorded=recorded))
 
 
 def _table(traces: Traces, np_: int, sites: Sites) -> PointTable:

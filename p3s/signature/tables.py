@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.base.serialise import NotNegative, Positive, ProcessCount, Total
 from p3s.signature.part import CPU, Part, Place, part_of
-from p3s.signature.phase_file import Matched
+from p3s.signature.phase_file import Matched, Recorded
 from p3s.signature.rank import INSTRUCTIONS, Group
 from p3s.signature.segments import least, none
 
@@ -31,7 +31,8 @@ class SignatureFacts:
     whatever the sizes; recounted: how often a rank makes the call differs. same: site of a capture
     -> site of the table that stands for it (p3s.signature.clones); waits: site of a test -> that of
     the wait that it replaces where it succeeds; lines: site -> its chain of lines, where debug
-    information has them; matched: of a run of another build than those of the other counts.
+    information has them; matched: of a run of another build than those of the other counts;
+    recorded: of a signature.
     """
 
     np: ProcessCount  # the field hides the module inside the class, hence numpy.ndarray below
@@ -55,6 +56,7 @@ class SignatureFacts:
     waits: dict[str, str] = field(default_factory=dict, metadata=_WRITTEN)
     lines: dict[str, str] = field(default_factory=dict, metadata=_WRITTEN)
     matched: Matched | None = None
+    recorded: Recorded | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +145,7 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
         recounted=_differing(parts),
         wall_ns=min(walls) if walls else None,
         work_unit=units[0] if len(units) == 1 else CPU,
+        recorded=Recorded(one.events - one.restored, one.events) if one.restored else None,
         segments=least([(part.segments, part.nodes) for part in parts]),
     )
 

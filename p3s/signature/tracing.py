@@ -17,7 +17,7 @@ Cost = dict[str, float]
 
 def add_rank(cost: Cost, rank: RankTrace, events: int, span_ns: int) -> None:
     """Add one rank, its events and when the last began, to the totals of its run."""
-    calls = events + rank.counted_events + rank.failed_polls
+    calls = events + rank.failed_polls
     # From the return of MPI_Init, where start_ns is 0.
     share = min(rank.tracer_ns / span_ns, 1.0) if span_ns > 0 else 0.0
     add(cost, {"calls": calls, "tracer_ns": rank.tracer_ns, "largest_share": share})

@@ -8,9 +8,11 @@
 #include "p3s_chunk.h"
 #include "p3s_inside.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { OPEN, TIGHT, MOST, ENOUGH };     /* states of a phase: TIGHT and later are only counted */
 
@@ -35,6 +37,8 @@ struct known { uint64_t key; char op[40]; int loop, place, phase; };
 #define DEEPEST 256             /* loops inside each other; entering them takes stack */
 struct phase {
     bool relevant, begun;
+    uint64_t largest;           /* turns measured at most */
+    uint64_t enough;            /* turns after which the rank waits to be ended, 0: never */
     double slack;               /* by which the variance may be larger: it is a small phase */
     int64_t elapsed_ns, work;   /* of the turn that is under way */
     uint64_t length, filled;    /* turns of a batch, of the last one */
@@ -49,14 +53,23 @@ static struct known *knowns;
 static struct phase *phases;
 static double *bounds;          /* variance of the mean / mean^2 at which n batches are enough */
 static int loop_count, known_count, phase_count, bound_count;
-static long early, smallest, largest;   /* the first turns are unlike the others: cold */
+static long early, smallest;    /* the first turns are unlike the others: cold */
 static bool by_work;            /* the spread of the work decides, not that of the time */
 static int here;                /* the loop of the last event */
 
 static uint64_t *site_keys;
 static uint32_t site_room;
-static int *place_of_call;      /* number of a call -> 1 + index of knowns, 0: not asked yet */
+static struct made {            /* by number of the call */
+    int place;                  /* 1 + index of knowns, 0: not asked yet */
+    uint64_t last;              /* 1 + number of its last event, 0: none */
+} *made;
 static uint32_t call_room;
+
+/* A call is only counted where it is the one that followed before: what is recorded then has the
+ * order of all events (p3s/capture/counted.py finds it in the same way). */
+#define REMEMBERED (1 << 18)
+static uint32_t *history;       /* calls of the last events */
+static uint64_t now, next;      /* events so far; the one that is to be repeated, now: none */
 
 static struct p3s_chunk chunk;
 static struct row *rows;
@@ -70,11 +83,11 @@ static bool read_plan(FILE *file)
     char text[256], measure[16], op[40];
     int version, parent, place, phase, loop, relevant, l = 0, k = 0, p = 0, b = 0;
     unsigned long long key;
-    unsigned long long bound;   /* whole numbers: how a fraction is read depends on the locale */
+    unsigned long long bound, largest, enough;  /* whole numbers: how a fraction is read depends on the locale */
     if (!fgets(text, sizeof text, file) || sscanf(text, "p3s-plan %d", &version) != 1 ||
-        version != 1 || !fgets(text, sizeof text, file) ||
-        sscanf(text, "sizes %d %d %d %d %ld %ld %ld %15s", &loop_count, &known_count,
-               &phase_count, &bound_count, &early, &smallest, &largest, measure) != 8 ||
+        version != 2 || !fgets(text, sizeof text, file) ||
+        sscanf(text, "sizes %d %d %d %d %ld %ld %15s", &loop_count, &known_count,
+               &phase_count, &bound_count, &early, &smallest, measure) != 7 ||
         loop_count < 1 || known_count < 0 || phase_count < 1 || bound_count < 1 ||
         loop_count > 1 << 20 || known_count > 1 << 20 || phase_count > 1 << 16 ||
         bound_count <= BATCHES || bound_count > 1 << 16 || smallest < 2)
@@ -84,7 +97,8 @@ static bool read_plan(FILE *file)
     knowns = calloc((size_t)known_count + 1, sizeof *knowns);
     phases = calloc((size_t)phase_count, sizeof *phases);
     bounds = calloc((size_t)bound_count, sizeof *bounds);
-    if (!loops || !knowns || !phases || !bounds)
+    history = calloc(REMEMBERED, sizeof *history);
+    if (!loops || !knowns || !phases || !bounds || !history)
         return false;
     while (fgets(text, sizeof text, file)) {
         if (sscanf(text, "loop %d %d %d", &parent, &place, &phase) == 3) {
@@ -99,9 +113,12 @@ static bool read_plan(FILE *file)
                 return false;
             knowns[k] = (struct known){.key = key, .loop = loop, .place = place, .phase = phase};
             strcpy(knowns[k++].op, op);
-        } else if (sscanf(text, "phase %d %llu", &relevant, &bound) == 2) {
+        } else if (sscanf(text, "phase %d %llu %llu %llu", &relevant, &bound, &largest,
+                          &enough) == 4) {
             if (p >= phase_count)
                 return false;
+            phases[p].largest = largest;
+            phases[p].enough = enough;
             phases[p].slack = (double)bound * 1e-6;
             phases[p].length = 1;
             phases[p++].relevant = relevant != 0;
@@ -176,22 +193,34 @@ static int search(const struct p3s_call *call)
     return known_count;         /* never seen before: recorded in full */
 }
 
-static int place_of(uint32_t number, const struct p3s_call *call)
+static struct made *made_of(uint32_t number, const struct p3s_call *call)
 {
     if (number >= call_room) {
         uint32_t bigger = call_room ? 2 * call_room : 256;
         while (bigger <= number)
             bigger *= 2;
-        int *more = realloc(place_of_call, bigger * sizeof *more);
+        struct made *more = realloc(made, bigger * sizeof *more);
         if (!more)
-            return known_count;
+            return NULL;
         memset(more + call_room, 0, (bigger - call_room) * sizeof *more);
-        place_of_call = more;
+        made = more;
         call_room = bigger;
     }
-    if (!place_of_call[number])
-        place_of_call[number] = 1 + search(call);
-    return place_of_call[number] - 1;
+    if (!made[number].place)
+        made[number].place = 1 + search(call);
+    return &made[number];
+}
+
+static bool follows(uint32_t number, struct made *m)
+{
+    bool again = next < now && history[next % REMEMBERED] == number;
+    if (!again && m->last && now - m->last < REMEMBERED - 1)
+        next = m->last;
+    else
+        next++;
+    history[now++ % REMEMBERED] = number;
+    m->last = now;
+    return again;
 }
 
 /* ---- turns --------------------------------------------------------------------------------------- */
@@ -246,13 +275,24 @@ static void turn_ends(struct phase *p, struct row *r)
         state = ENOUGH;
     else if (look && r->variance <= p->slack * bounds[r->batches] * r->mean * r->mean)
         state = TIGHT;
-    else if (r->measured >= (uint64_t)largest)
+    else if (r->measured >= p->largest)
         state = MOST;
     if (state != OPEN) {
         r->detailed = r->measured;
         r->detailed_mean = r->mean;
         __atomic_store_n(&r->state, (uint32_t)state, __ATOMIC_RELEASE);
     }
+}
+
+/* The program is ended when all ranks know their phases: one that is early does not run on. */
+static void wait_for_end(void)
+{
+    static int waited;          /* 10 s at most: another rank may not get there without this one */
+    for (int i = 0; i < phase_count; i++)
+        if (phases[i].relevant && rows[i].state == OPEN)
+            return;
+    for (; waited < 1000; waited++)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 }
 
 static void turn_begins(int number)
@@ -265,6 +305,8 @@ static void turn_begins(int number)
         turn_ends(p, r);
     p->begun = true;
     p->elapsed_ns = p->work = 0;
+    if (p->enough && r->turns >= p->enough)
+        wait_for_end();
     r->turns++;
 }
 
@@ -302,16 +344,22 @@ static void go_to(const struct known *k)
 bool p3s_phase_wants(uint32_t number, const struct p3s_call *call, int64_t elapsed_ns,
                      int64_t work)
 {
-    /* Events of several threads are not in the order of the program's loops. */
-    int at = call->thread ? known_count : place_of(number, call);
-    if (at == known_count)
+    struct made *m = made_of(number, call);
+    if (!m) {
+        p3s_stop("no memory for the trace", ENOMEM);
         return true;
-    const struct known *k = &knowns[at];
+    }
+    bool again = follows(number, m);
+    /* Events of several threads are not in the order of the program's loops. */
+    if (call->thread || m->place > known_count)
+        return true;
+    const struct known *k = &knowns[m->place - 1];
     go_to(k);
     struct phase *p = &phases[k->phase];
     p->elapsed_ns += elapsed_ns;
     p->work += work;
-    if (rows[k->phase].state == OPEN)
+    /* Places in files and windows are not in the call. */
+    if (rows[k->phase].state == OPEN || !again || call->window != P3S_NONE)
         return true;
     rows[k->phase].left_out++;
     return false;

@@ -387,7 +387,7 @@ def test_ci_systems_read_what_failed_and_what_speaks_against_it(tmp_path: Path) 
     }
 
 
-def test_ci_systems_read_that_it_passed() -> None:
+def test_ci_systems_read_that_it_passed(named: Callable[[str], Path]) -> None:
     gate = ["gate", named("GATED") / "ten.json", "--fail-if", "time@512 > 20", "--format"]
     assert cli(*gate, "github").out.strip() == "::notice title=p3s gate::passed"
     assert ElementTree.fromstring(cli(*gate, "junit").out).get("failures") == "0"

@@ -75,7 +75,7 @@ def test_signatures_smaller_inputs_and_times_get_the_same_grid(place, given):
         *command("{px}", "{py}", "{pz}", "one"),
         cwd=place,
     )
-    info = json.loads((given / "sampled" / "np0012" / "run.json").read_text())
+    info = json.loads((given / "runs" / "np0012.r0" / "run.json").read_text())
     assert info["dims"] == [4, 3, 1]
     p3s(
         "characterize --far -n 12 -o given",

@@ -166,7 +166,6 @@ READERS: tuple[Reader, ...] = (
     Reader("switches", "topology.conf", _topology, keeps=False),
     Reader("far", "far/far.json", _by("p3s.costs.small_runs.summary:FAR.read")),
     Reader("far sites", "far/sites.json", _by("p3s.costs.small_runs.places:SITES.read")),
-    Reader("sampled", "sampled.json", _by("p3s.signature.sampled:SAMPLED.read")),
     Reader(
         "threads",
         "threads/threads.json",

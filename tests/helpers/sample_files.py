@@ -61,7 +61,7 @@ def put_all(root: Path) -> None:
     """Write every format below an empty directory."""
     make_study(root / "study")
     for put in (
-        *(_beside, _validation, _machine, _clusters, _replayed, _weak, _far, _sampled),
+        *(_beside, _validation, _machine, _clusters, _replayed, _weak, _far),
         *(_threads, _family, _tree, _baseline, _learned, _placement, _training, _texts, _archive),
     ):
         put(root)
@@ -164,49 +164,6 @@ def _far(root: Path) -> None:
     write_json(root / "far" / "far.json", {**head, "phases": ["p"], "workloads": [load]})
     same = {"schema": "p3s.far-sites", "schema_version": 1, "how": STRUCTURE}
     write_json(root / "far" / "sites.json", {**same, "sites": {"a+1": "b+2", "a+3": "b+4"}})
-
-
-def _sampled(root: Path) -> None:
-    compared = {"time": 1.0, "difference": 0.1, "from_detail": -0.1}
-    phase = {
-        "phase": 0,
-        "name": "p",
-        "relevant": True,
-        "ranks": 4,
-        "turns": 9,
-        "in_detail": [3, 4],
-        "mean": 1.0,
-        "relative_half_width": 0.1,
-        "state": ["enough"],
-        "predicted": 1.0,
-        "share": 1.0,
-    }
-    events = {"recorded": 10, "counted": 20, "run": None, "share_in_detail": 0.5}
-    saved = {"bytes": 9, "wall_s": 1.0, "full_bytes": None, "full_wall_s": None}
-    write_json(
-        root / "sampled.json",
-        {
-            "schema": "p3s.sampled",
-            "schema_version": 1,
-            "np": 4,
-            "stopped": False,
-            "weights_from": "this run",
-            "measure": "work",
-            "work_unit": "cpu_ns",
-            "width": 0.02,
-            "confidence": 0.95,
-            "turns": [20, 1000],
-            "events": events,
-            "predicted": 1.0,
-            "half_width": 0.1,
-            "from_detail": 1.0,
-            "outside_plan": 0.0,
-            "of_this_run": compared,
-            "of_full_run": None,
-            "saved": saved,
-            "phases": [phase],
-        },
-    )
 
 
 def _threads(root: Path) -> None:

@@ -52,10 +52,10 @@ def _runs(traces: Traces, shared: set[int]) -> Iterator[RunTime]:
 
     for np in sorted({run.np for run in (*traces.runs, *traces.timed)} - traces.unused):
         for record in traces.of(np):
-            if record.status != "complete":
+            if record.status != "complete" or record.ended:
                 yield RunTime(np, None, record.rep, why=f"{record.path.name}: ended early")
                 continue
-            trace = read_run(record.path)
+            trace = read_run(record.path, whole=True)
             if str(trace.work_origin).startswith(_EMULATOR):
                 yield RunTime(np, None, record.rep, why="counted in an emulator")
                 continue

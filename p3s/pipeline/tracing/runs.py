@@ -15,9 +15,11 @@ from p3s.base.settings import traces_of
 from p3s.base.staging import discard
 from p3s.base.study import Study
 from p3s.base.text import joined, one_line, processes, quoted
+from p3s.capture.recording_plan import TIME, WORK, Enough
 from p3s.pipeline.commands import Commands
 from p3s.pipeline.records import known_of
 from p3s.pipeline.tracing.counts import Asked, Failure, Traced, TracedCount
+from p3s.signature.ended import MIN_TO_FIT
 from p3s.signature.tables import PointTable
 from p3s.signature_runner.output import program_said
 from p3s.signature_runner.recording import Recording
@@ -36,6 +38,7 @@ class TraceRequest:
     ``repeat_disturbed``: trace again what was disturbed (p3s.signature.times.needs_repeat).
     ``force``: add runs of another command. ``part``: others, traced elsewhere, follow.
     ``chosen``: counts that the caller has settled on, of those that are asked for, and told of.
+    ``enough``: the phases of the study are recorded so long, then calls are only counted.
     ``remedy``: what to do where the study is another command's; ``stdin``: what the program reads.
     """
 
@@ -51,6 +54,7 @@ class TraceRequest:
     force: bool = False
     part: bool = False
     chosen: tuple[int, ...] | None = None
+    enough: Enough | None = None
     remedy: str = "choose another directory with -o, or mix them with --force"
     stdin: Callable[[], StandardInput] = lambda: NONE
 
@@ -85,13 +89,17 @@ def trace_counts(
             )
         if chosen.work == "instructions":
             emulator(), ensure_counter()  # before anything runs: native runs come first
-        plans = {np: _plan(study, np, repeats, chosen, timed, request.times) for np in counts}
+        plans = {
+            np: _plan(study, np, repeats, _planned(study, request, chosen, np, bar), timed, request)
+            for np in counts
+        }
         bar.expect(sum(len(each) for each in plans.values()))
         listed = known_of(study).extents
         launch = Launch(request.command, request.timeout_s, listed, request.stdin)
         done = _trace_counts(study, launch, plans, bar, kept)
         _take_out_refusals(study, done)
-        while request.repeat_disturbed and (plans := _repeats(study, plans, done, repeats, bar)):
+        again = request.repeat_disturbed and not chosen.stop
+        while again and (plans := _repeats(study, plans, done, repeats, bar)):
             try:
                 done.merge(_trace_counts(study, launch, plans, bar, kept))
             except RunFailed as err:
@@ -160,15 +168,48 @@ class _Step:
     native: bool = False
 
 
+def _planned(
+    study: Study, request: TraceRequest, recording: Recording, np: int, bar: Progress
+) -> Recording:
+    """Return the recording at one count: with the phases of the study, where these are followed."""
+    from p3s.base.host.cores import cores
+    from p3s.signature.plans import plan_of, too_rare
+    from p3s.signature.store import load_phases
+
+    if request.enough is None:
+        return recording
+    phases = load_phases(traces_of(study))
+    # Where ranks take turns on a core, the time inside calls tells nothing about the program.
+    work_alone = np > cores() or recording.work == "instructions"
+    plan = plan_of(phases, np, replace(request.enough, measure=WORK if work_alone else TIME))
+    if not recording.stop:
+        return replace(recording, plan=plan)
+    full = [n for n in phases.counts if n not in phases.recorded or not phases.recorded[n].ended]
+    if np in full:
+        raise UsageError(f"np={np}: traced to its end, which --stop would replace; leave it out")
+    if len(full) < MIN_TO_FIT:
+        raise UsageError(
+            f"np={np}: a program that is ended has as many iterations as {MIN_TO_FIT} counts that"
+            f" went to their end say, and there {'is' if len(full) == 1 else 'are'} {len(full)};"
+            " leave --stop out"
+        )
+    if rare := too_rare(phases, np, plan):
+        bar.say(
+            f"np={np}: {', '.join(rare[:3])} {'is' if len(rare) == 1 else 'are'} not begun"
+            f" more than {request.enough.turns} times in a run: the program will not be stopped"
+        )
+    return replace(recording, plan=replace(plan, stop=True))
+
+
 def _plan(
-    study: Study, np: int, repeats: int, recording: Recording, timed: bool, times: bool
+    study: Study, np: int, repeats: int, recording: Recording, timed: bool, request: TraceRequest
 ) -> list[_Step]:
     """Return the runs at one count; native ones come first: they fail sooner than counted ones."""
     counted, native = recording.work == "instructions", replace(recording, work="cpu")
     natives = [
         _Step(f"np={np} native run{_of(rep, repeats)}", rep, study.timed_dir(np, rep), native, True)
         for rep in range(repeats)
-        if timed or (counted and times)
+        if timed or (counted and request.times)
     ]
     if timed:
         return natives
