@@ -15,6 +15,11 @@ Z90 = 1.645
 #: Lower end, median and upper end of a 90 % interval, as shares of the draws.
 LOW_MEDIAN_HIGH = (0.05, 0.5, 0.95)
 
+#: Equations that cost so many bits more than the cheapest are no rivals of it.
+RIVAL_BITS = 5.0
+#: Ratio up to which two amounts of work may be the same one, at one count or at several.
+SAME_WITHIN = 1.5
+
 
 @dataclass(frozen=True)
 class Scores:

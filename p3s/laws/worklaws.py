@@ -121,6 +121,11 @@ class WorkLaw:
         n = sym("n")
         return [(c, mul(*[["log2", n]] * b, *[power(n, a)] * (a != 0))) for c, a, b in self.terms]
 
+    @property
+    def shapes(self) -> list[Expr]:
+        """What the coefficients of the terms are times."""
+        return [shape for _, shape in self._shapes]
+
     def text(self, unit: str = "") -> str:
         """Return the law as one line of text."""
         parts = [symbolic.term_text(c, shape) for c, shape in self._shapes]

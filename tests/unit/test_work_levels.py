@@ -15,11 +15,9 @@ from p3s.model.grid.at import standing_for_all
 from p3s.model.grid.grids import Listed
 from p3s.model.work.balance import (
     Spent,
-    drawn_at,
     fit_profile,
     largest_at,
     largest_half_width,
-    own_at,
     ratios,
     same_order,
 )
@@ -158,7 +156,7 @@ def test_ranks_that_differ_without_a_rule_are_drawn() -> None:
     profile = fit_profile(points)
     assert profile.kind == "drawn"
     for n in (32, 64, 128):
-        told = drawn_at(profile, n, np.arange(n))
+        told = ratios(profile, np.ones(n), grid_of(n, n), np.arange(n))
         assert told.mean() == pytest.approx(1.0)
         assert told.max() - 1.0 == pytest.approx(0.005 * n, rel=0.2)
     assert largest_half_width(profile, 32) == 0.0 < largest_half_width(profile, 64)
@@ -200,7 +198,7 @@ def test_what_belongs_to_the_number_of_a_rank_stays_with_it() -> None:
     points = [spent(n, own[:n] / own[:n].mean(), n) for n in (8, 16, 32, 64)]
     profile = fit_profile(points)
     assert profile.kind == "rank"
-    told = own_at(profile, 256, np.arange(256))
+    told = ratios(profile, np.ones(256), grid_of(256, 256), np.arange(256))
     assert told[:64] / told[0] == pytest.approx(own[:64] / own[0], rel=0.02)
     assert told.mean() == pytest.approx(1.0)
     assert told.max() == pytest.approx(own.max() / own.mean(), rel=0.25)

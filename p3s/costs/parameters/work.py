@@ -22,14 +22,14 @@ from p3s.costs.parameters.laws import find_number, with_values
 from p3s.costs.parameters.structure import Differs, Numbers, Path, as_fraction, filled, joined
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
+from p3s.laws.sums import SELDOM, near, ranked
 from p3s.model.evaluate import model_grid
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
 from p3s.model.types import Model
-from p3s.model.work.features import ONCE, Feature, feature_values, features
+from p3s.model.work.features import ONCE, Feature, features, values_of
 from p3s.model.work.flows import Run, run_of
 from p3s.model.work.segments import counts_and_work, places_of, samples_at, segment_of, thinned
-from p3s.model.work.sparse import fit_sparse
 from p3s.model.work_types import Case, PhaseWork, Segment, WorkPlace
 from p3s.signature.tables import PointTable
 
@@ -89,7 +89,7 @@ def _runs(
             item = np.minimum(assign(model.items, t, grid, model.splits).of_row, len(model.items))
             out.append(run_of(t, grid, of_item[item], places))
             env = env_of(grid, np.arange(grid.n))
-            columns = [feature_values(Feature(expr, 0.0), env, {}) for expr in exprs]
+            columns = [values_of(expr, env) for expr in exprs]
             out[-1].features = np.stack(columns, axis=1)
     return out, basis
 
@@ -136,7 +136,7 @@ def family_features(part: Alike, use: Sequence[int]) -> list[Feature]:
         if len({part.members[m].setting[name] for m in use}) > 1
     ]
     out += _of_parameters(names)
-    return sorted(out, key=lambda f: f.cost)
+    return sorted(out, key=lambda f: f.bits)
 
 
 def _of_parameters(names: Sequence[str]) -> list[Feature]:
@@ -153,10 +153,10 @@ def _of_parameters(names: Sequence[str]) -> list[Feature]:
         if not 0 < sum(powers) <= 3:
             continue
         whole = mul(*(power(sym(name), e) for name, e in zip(names, powers, strict=True) if e))
-        for expr, cost in shapes:
-            out.append(Feature(mul(whole, expr), cost + 0.1 * sum(powers)))
-        out.append(Feature(mul(whole, power(n, -1)), 6.2 + 0.1 * sum(powers), ONCE))
-        out.append(Feature(whole, 6.0 + 0.1 * sum(powers), ONCE))
+        for expr, bits in shapes:
+            out.append(Feature(mul(whole, expr), bits + 0.1 * sum(powers)))
+        out.append(Feature(mul(whole, power(n, -1)), SELDOM + 0.2 + 0.1 * sum(powers), ONCE))
+        out.append(Feature(whole, SELDOM + 0.1 * sum(powers), ONCE))
     for name in names:
         size = mul(sym(name), power(n, -1))
         out.append(Feature(mul(size, ["log2", ["max", size, num(1)]]), 2.4))
@@ -177,16 +177,10 @@ def _law(
             label.append(np.full(len(seen[-1].ranks), number))
     x = np.concatenate([s.features for s in seen])
     y = np.concatenate([s.work for s in seen])
-    fit = fit_sparse(
-        x,
-        y,
-        np.concatenate(label),
-        [f.cost for f in basis],
-        [i for i, f in enumerate(basis) if f.nest],
-        [i for i, f in enumerate(basis) if f.falls],
-        like,
-    )
-    return segment_of(fit, None, seen, basis), fit.terms
+    bits, nest = [f.bits for f in basis], [i for i, f in enumerate(basis) if f.nest]
+    found = near(ranked(x, y, np.concatenate(label), bits, nest, like))
+    laws = [law for _, law in found]
+    return segment_of(laws, seen, basis), laws[0].which
 
 
 # ---- the places of a model at one setting ----------------------------------------------------

@@ -18,15 +18,16 @@ iteration of the row:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
+from p3s.model.grid.covers import cheapest_covers
 
 if TYPE_CHECKING:
     from p3s.model.law_types import Walk
@@ -246,32 +247,12 @@ def fit_when(at: Turns, made: Bools) -> list[Pattern] | None:
             if not np.any(made & ~mask):
                 usable.append((cost + 0.1 * (levels - 1 - level), level, pattern, mask))
     usable.sort(key=lambda u: u[0])
-    for _, level, pattern, mask in usable:
-        if np.array_equal(mask, made):
-            return [*everywhere[:level], pattern, *everywhere[level + 1 :]]
-    best: tuple[float, list[Pattern]] | None = None
-    for a, b in combinations(usable, 2):
-        if (
-            (best is None or a[0] + b[0] < best[0])
-            and a[1] != b[1]
-            and np.array_equal(a[3] & b[3], made)
-        ):
-            when = list(everywhere)
-            when[a[1]], when[b[1]] = a[2], b[2]
-            best = (a[0] + b[0], when)
-    if best is None and levels > 2:
-        first: dict[int, tuple[float, int, Pattern, Bools]] = {}
-        for u in usable:  # the narrowest of each level
-            if u[1] not in first or u[3].sum() < first[u[1]][3].sum():
-                first[u[1]] = u
-        mask = np.logical_and.reduce([u[3] for u in first.values()]) if first else ~made
-        if np.array_equal(mask, made):
-            when = list(everywhere)
-            for u in first.values():
-                when[u[1]] = u[2]
-            return when
-    if best is not None:
-        return best[1]
+    left_out = ~np.array([mask[~made] for *_, mask in usable], dtype=bool)
+    costs = [cost for cost, *_ in usable]
+    for _, some in cheapest_covers(costs, left_out, len(usable), enough=math.inf):
+        when = dict(usable[i][1:3] for i in some)
+        if len(when) == len(some):  # a loop has one pattern
+            return [when.get(level, ["all"]) for level in range(levels)]
     listed = _listed(at.index[made])
     if listed is not None and np.array_equal(holds(listed, at, levels - 1), made):
         return [*everywhere[:-1], listed]

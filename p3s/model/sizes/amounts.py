@@ -22,17 +22,15 @@ import numpy as np
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
 from p3s.laws.mixture import seen
 from p3s.laws.statistics import Z90
-from p3s.laws.sums import PER_DOUBLING, Columns, Sum, columns, near, ranked, shapes
+from p3s.laws.sums import PER_DOUBLING, Sum, columns, miss_bits, near, ranked, shapes
 from p3s.model.law_types import Amount, SizeLaw
 from p3s.model.partners.relation import Shift
 from p3s.model.types import Item
 
 T = TypeVar("T", bound=Hashable)
 
-#: Counts that tell a product with a rim, and what it has to lower the error left out by.
-FEWEST, WORTH = 3, 0.8
-#: A known rim is clearly worse than a free one from this multiple of its error on.
-CLEARLY_WORSE = 3.0
+#: Counts that tell a product with a rim.
+FEWEST = 3
 #: Laws that could as well be true are compared at so many times the largest count.
 FAR = 8.0
 #: Up to this relative error an amount is met without an error; up to this half width of its
@@ -69,30 +67,31 @@ def fit_amount(
     # relative errors count; a mean of few is less sure than one of many
     share = np.asarray(weights, dtype=float) / max(weights)
     scale = np.maximum(y, y.max() * 1e-3)
-    shown = columns(envs, shapes(ndims, True))
-    found = near(ranked(shown, y, scale, share), len(y))
-    if not found:
-        found = [(1.0, Sum(9.99, 9.99, (shown.terms.index(num(1)),), y.mean(keepdims=True)))]
+    terms = shapes(ndims, True)
+    exprs = [term for term, _ in terms]
+    x = columns(envs, exprs)
+    found = near(ranked(x, y, np.arange(len(y)), [bits for _, bits in terms], weight=share))
     best = found[0][1]
     error = best.error * len(y) / max(len(y) - len(best.which), 1)
-    rim = _Rims(envs, y, scale / np.sqrt(share), ndims).best(error, rims)
-    expr, width = _expr(shown, best, y, scale), None
+    rim = _Rims(envs, y, scale / np.sqrt(share), ndims).best(best.bits, rims)
+    expr, width = _expr(exprs, x, best, y, scale), None
     if rim is not None:
         expr, error, width = rim.expr, rim.error, rim.rim
     half = Z90 * error
     if error > EXACT:
-        half = max(half, _apart(expr, [_expr(shown, s, y, scale) for _, s in found], envs[-1]))
+        others = [_expr(exprs, x, s, y, scale) for _, s in found]
+        half = max(half, _apart(expr, others, envs[-1]))
     return Amount(expr, min(half, 9.99), top, len(y), width)
 
 
-def _expr(shown: Columns, one: Sum, y: np.ndarray, scale: np.ndarray) -> Expr:
+def _expr(terms: Sequence[Expr], x: np.ndarray, one: Sum, y: np.ndarray, scale: np.ndarray) -> Expr:
     """Return a sum without the terms that are below what the values can show."""
-    parts = shown.x[:, list(one.which)] * one.coef / scale[:, None]
+    parts = x[:, list(one.which)] * np.array(one.coef) / scale[:, None]
     miss = parts.sum(axis=1) - y / scale
     kept = seen(parts, float(np.sqrt(np.mean(miss**2) / len(miss))))
     return add(
         *(
-            mul(_coefficient(float(c)), shown.terms[i])
+            mul(_coefficient(c), terms[i])
             for c, i, k in zip(one.coef, one.which, kept | ~kept.any(), strict=True)
             if k
         )
@@ -219,28 +218,21 @@ class _Rims:
             else np.zeros((len(y), 0))
         )
 
-    def best(self, error: float, known: Sequence[float]) -> _Rimmed | None:
-        """Return the best product of blocks with one rim, if that is worth it.
+    def best(self, bits: float, known: Sequence[float]) -> _Rimmed | None:
+        """Return the product of blocks with one rim, if it costs less than other ``bits``.
 
-        Two numbers, a factor and the rim in shares of the whole extent. A rim that the program
-        has elsewhere is one number less: it is taken unless it is clearly worse.
+        A factor and the rim in shares of the whole extent; a rim that the program has elsewhere is
+        no number of its own.
         """
         if len(self.y) < FEWEST:
             return None
-        free, best = error, None
-        for faces, rims in self._products():
-            got = self._rim_left_out(faces, rims, None)
-            if got < WORTH * free:
-                free, best = got, _Rimmed(faces, rims, None, got)
-        given = [
-            _Rimmed(faces, rims, rim, got)
+        tried = [
+            _Rimmed(faces, rims, rim, self._rim_left_out(faces, rims, rim))
             for faces, rims in self._products()
-            for rim in known
-            if (got := self._rim_left_out(faces, rims, rim)) <= max(CLEARLY_WORSE * free, EXACT)
+            for rim in (None, *known)
         ]
-        if given:
-            best = min(given, key=lambda r: r.error)
-        if best is None:
+        best = min(tried, key=lambda one: one.error, default=None)
+        if best is None or miss_bits(best.error, len(self.y)) + math.log2(len(tried)) >= bits:
             return None
         factor, rim = self._solve_rims(best.faces, best.rims, np.ones((1, len(self.y))), best.rim)
         parts = [

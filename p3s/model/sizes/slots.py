@@ -15,6 +15,7 @@ from p3s.laws.counts import Law, WorkLaw
 from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import symbols_of, whole_number
 from p3s.laws.lawfinder import find_law
+from p3s.laws.statistics import RIVAL_BITS
 from p3s.model.grid.at import GridAt, Guard
 from p3s.model.grid.atoms import Above, HasPartner
 from p3s.model.grid.guardfit import fit_guards
@@ -31,8 +32,6 @@ from p3s.model.sizes.observed import Observed, Rows, env_of
 from p3s.model.types import Slot
 
 MAX_VARIANTS = 32
-#: Bits that a rival guard may take more to name.
-RIVAL_BITS = 5.0
 
 
 def _matrix(item: Observed, n: int, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

@@ -12,13 +12,14 @@ rest is "drawn": who does more hardly matters, as all wait for the busiest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
 
+from p3s.laws.statistics import SAME_WITHIN
 from p3s.model.grid.at import RELATION_BITS, GridAt
 from p3s.model.sizes.forms import BUDGET
 from p3s.model.types import Model, Phase
@@ -77,11 +78,9 @@ def _monotone(known: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.asarray(known[k] + t * (rise[k] + (1 - t) * ((1 - t) * off[0] - t * off[1])))
 
 
-#: Ratio within which smaller counts have to tell how far the busiest rank is above the mean.
-GAIN = 1.5
 #: Errors below are none; how far beyond the traced ratios that of a class of ranks may go.
 EXACT, FARTHER = 1e-3, 2.0
-#: Least correlation of a rank's ratios at two counts for them to be its own.
+#: Least correlation of the work of ranks in two phases for the same ranks to be busy.
 ALIKE = 0.5
 #: From which differences on it matters that ranks have them.
 UNEVEN = 0.02
@@ -91,8 +90,6 @@ SIGNIFICANT = 3.84
 STEEPER = 0.25
 #: Parts of 1 whose multiples fill it evenly.
 GOLDEN, SILVER = 0.6180339887498949, 0.41421356237309503
-#: Profiles whose ratios of all ranks are kept: parts of a trace ask for some ranks at a time.
-_KEPT = 8
 EVEN = Profile("even", 0.0)
 
 
@@ -122,7 +119,7 @@ def fit_profile(points: Sequence[Spent]) -> Profile:
         return EVEN
     true = points[-1].ratio
     even = _rms(np.ones_like(true), true)
-    found = [*_candidates(points, true, even), Profile("even", even)]
+    found = [*_of_segments(points), *_held_out(points, even), Profile("even", even)]
     best = min(found, key=lambda f: _bits(f, len(true)))
     return _drawn(points, even) or best if best.kind == "even" else best
 
@@ -137,6 +134,30 @@ def _bits(profile: Profile, ranks: int) -> float:
     return left + price.get(profile.kind, RELATION_BITS)
 
 
+def _of_segments(points: Sequence[Spent]) -> Iterator[Profile]:
+    """Yield what the laws of segments say of each rank; of all counts they may say less."""
+    last = points[-1]
+    held, said = last.held[last.there], last.said[last.there]
+    if np.isfinite(held).all() and held.any() and said.any():
+        error = max(apart(last), _rms(said / said.mean(), last.ratio))
+        yield Profile("segments", error, ends=_range(points) if error > EXACT else None)
+
+
+def _held_out(points: Sequence[Spent], even: float) -> Iterator[Profile]:
+    """Yield the other profiles that there may be, with their error at the largest count.
+
+    It is that of the ranks which smaller counts tell of, where all ranks alike have ``even``.
+    """
+    last, true = points[-1], points[-1].ratio
+    for make in (_faces, _position, _own) if len(points) > 2 and even else ():
+        if (told := make(points[:-1])) is None or (whole := make(points)) is None:
+            continue
+        said = ratios(told, np.ones_like(true), last.grid, np.flatnonzero(last.there))
+        seen = slice(len(told.coefficients) if told.kind == "rank" else None)
+        alike = max(_rms(np.ones_like(true[seen]), true[seen]), 1e-300)
+        yield replace(whole, error=even * _rms(said[seen], true[seen]) / alike)
+
+
 def _drawn(points: Sequence[Spent], error: float) -> Profile | None:
     """Return the distribution of ranks that differ without a rule.
 
@@ -147,7 +168,7 @@ def _drawn(points: Sequence[Spent], error: float) -> Profile | None:
     if len(largest) < 3 or largest[-1][1] < UNEVEN:
         return None
     n, true = largest[-1]
-    if abs(largest_at(largest[:-1], n) - true) * GAIN > true:
+    if abs(largest_at(largest[:-1], n) - true) * SAME_WITHIN > true:
         return None
     ordered = np.sort(points[-1].ratio)
     return Profile("drawn", error, coefficients=tuple(ordered.tolist()), largest=largest)
@@ -198,40 +219,6 @@ def apart(last: Spent) -> float:
     return _rms(held / held.mean(), last.ratio)
 
 
-def _candidates(points: Sequence[Spent], true: np.ndarray, even: float) -> list[Profile]:
-    last = points[-1]
-    held = last.held[last.there]
-    out = []
-    said = last.said[last.there]
-    if np.isfinite(held).all() and held.any() and said.any():
-        # of all counts the laws may be others, which say less
-        error = max(apart(last), _rms(said / said.mean(), true))
-        out.append(Profile("segments", error, ends=_range(points) if error > EXACT else None))
-    if len(points) < 3:
-        return out
-    if coef := _faces(points[:-1]):
-        told = faces_at(coef, last.grid, np.flatnonzero(last.there))
-        error = _rms(told / told.mean(), true)
-        out.append(Profile("faces", error, coefficients=_faces(points)))
-    if last.there.all() and all(p.there.all() for p in points):
-        before = points[-2]
-        if before.grid.inside.all() and last.grid.inside.all():
-            along = marginals(before.grid, before.ratio)
-            there = at_position(along, last.grid, np.arange(len(true)))
-            if there is not None:
-                error = _rms(there, true)
-                out.append(Profile("position", error, along=marginals(last.grid, true)))
-        ranks = _own(points[:-1])
-        seen = min(len(ranks), len(true))
-        alike = _rms(np.ones(seen), true[:seen])
-        error = even * _rms(ranks[:seen], true[:seen]) / max(alike, 1e-300)
-        varies = min(np.ptp(ranks[:seen]), np.ptp(true[:seen])) > 0
-        if varies and np.corrcoef(ranks[:seen], true[:seen])[0, 1] > ALIKE:
-            own = tuple(_own(points).tolist())
-            out.append(Profile("rank", float(error), coefficients=own, largest=_largest(points)))
-    return out
-
-
 def _rms(told: np.ndarray, true: np.ndarray) -> float:
     return float(np.sqrt(np.mean((told - true) ** 2)))
 
@@ -257,7 +244,7 @@ def _columns(grid: GridAt, ranks: np.ndarray) -> np.ndarray:
     return np.stack(out, axis=1)
 
 
-def _faces(points: Sequence[Spent]) -> tuple[float, ...]:
+def _faces(points: Sequence[Spent]) -> Profile | None:
     """Return what rank 0 and the sides add, by least squares; every count weighs the same."""
     rows, values = [], []
     for p in points:
@@ -266,9 +253,32 @@ def _faces(points: Sequence[Spent]) -> tuple[float, ...]:
             rows.append(_columns(p.grid, ranks) / len(ranks) ** 0.5)
             values.append((p.ratio - 1.0) / len(ranks) ** 0.5)
     if not rows:
-        return ()
+        return None
     found = np.linalg.lstsq(np.concatenate(rows), np.concatenate(values), rcond=1e-9)[0]
-    return tuple(float(c) for c in found)
+    return Profile("faces", 0.0, coefficients=tuple(found.tolist()))
+
+
+def _position(points: Sequence[Spent]) -> Profile | None:
+    """Return the ratios of the blocks along each dimension; None unless all ranks take part."""
+    last = points[-1]
+    if not last.grid.inside.all() or not all(p.there.all() for p in points):
+        return None
+    return Profile("position", 0.0, along=marginals(last.grid, last.ratio))
+
+
+def _own(points: Sequence[Spent]) -> Profile | None:
+    """Return the ratio of each rank to the mean at the largest count, on average over counts."""
+    if not all(p.there.all() for p in points):
+        return None
+    last = points[-1].ratio
+    total, seen = np.zeros((2, len(last)))
+    for k, p in enumerate(points):
+        m = p.grid.n
+        weight = float(k + 1)  # larger counts are nearer to what is asked
+        total[:m] += weight * p.ratio * (last[:m].mean() / p.ratio.mean())
+        seen[:m] += weight
+    own = tuple((total / np.maximum(seen, 1e-300)).tolist())
+    return Profile("rank", 0.0, coefficients=own, largest=_largest(points))
 
 
 def ratios(profile: Profile, said: np.ndarray, grid: GridAt, ranks: np.ndarray) -> np.ndarray:
@@ -278,71 +288,30 @@ def ratios(profile: Profile, said: np.ndarray, grid: GridAt, ranks: np.ndarray) 
     """
     if profile.kind == "segments":
         return said if profile.ends is None else np.where(said > 0, said.clip(*profile.ends), 0.0)
-    told = np.ones(len(ranks))
+    told: np.ndarray | None = None
     if profile.kind == "faces":
-        told = faces_at(profile.coefficients, grid, ranks)
+        told = 1.0 + _columns(grid, ranks) @ np.asarray(profile.coefficients)
     elif profile.kind == "position":
-        there = at_position(profile.along, grid, ranks)
-        told = told if there is None else there
-    elif profile.kind == "rank":
-        told = own_at(profile, grid.n, ranks)
-    elif profile.kind == "drawn":
-        told = drawn_at(profile, grid.n, ranks)
-    return np.where(said > 0, told, 0.0)
+        told = at_position(profile.along, grid, ranks)
+    elif profile.kind != "even":
+        told = _of_all(profile, grid.n)[ranks]
+    return np.where(said > 0, np.ones(len(ranks)) if told is None else np.maximum(told, 0.0), 0.0)
 
 
-def faces_at(coefficients: Sequence[float], grid: GridAt, ranks: np.ndarray) -> np.ndarray:
-    """Return the ratios to the mean that faces and rank 0 lead to, of some ranks."""
-    told = 1.0 + _columns(grid, ranks) @ np.asarray(coefficients)
-    return np.asarray(np.maximum(told, 0.0))
+@lru_cache(maxsize=8)  # parts of a trace ask for some ranks at a time
+def _of_all(profile: Profile, n: int) -> np.ndarray:
+    """Return the ratios of all ranks by the distribution of those that were traced.
 
-
-def _own(points: Sequence[Spent]) -> np.ndarray:
-    """Return the ratio of each rank to the mean at the largest count, on average over counts."""
-    last = points[-1].ratio
-    total, seen = np.zeros((2, len(last)))
-    for k, p in enumerate(points):
-        m = p.grid.n
-        weight = float(k + 1)  # larger counts are nearer to what is asked
-        total[:m] += weight * p.ratio * (last[:m].mean() / p.ratio.mean())
-        seen[:m] += weight
-    return np.asarray(total / np.maximum(seen, 1e-300))
-
-
-def own_at(profile: Profile, n: int, ranks: np.ndarray) -> np.ndarray:
-    """Return the ratios of ranks that were seen, and of others from the distribution of these.
-
-    The last unseen rank has the largest that is to be expected of n.
+    It is as wide as the busiest rank at n says where ranks are drawn; else those that were seen
+    keep theirs, and the last of the others has the largest that is to be expected of n.
     """
-    return np.asarray(_own_of_all(profile.coefficients, profile.largest, n)[ranks])
-
-
-@lru_cache(maxsize=_KEPT)
-def _own_of_all(
-    coefficients: tuple[float, ...], largest: tuple[tuple[int, float], ...], n: int
-) -> np.ndarray:
-    seen = np.asarray(coefficients)
-    m = len(seen)
-    if n <= m:
-        return np.asarray(seen[:n] / seen[:n].mean())
-    ratio = _quantiles(np.sort(seen), n, 0)
-    ratio[:m] = seen
-    ratio[n - 1] = max(1.0 + largest_at(largest, n), float(seen.max()))
-    return np.asarray(ratio / ratio.mean())
-
-
-def drawn_at(profile: Profile, n: int, ranks: np.ndarray) -> np.ndarray:
-    """Return ratios with the traced distribution, as wide as the busiest rank at n says."""
-    return np.asarray(_drawn_of_all(profile.coefficients, profile.largest, profile.order, n)[ranks])
-
-
-@lru_cache(maxsize=_KEPT)
-def _drawn_of_all(
-    coefficients: tuple[float, ...], largest: tuple[tuple[int, float], ...], order: int, n: int
-) -> np.ndarray:
-    ordered = np.asarray(coefficients)
-    wider = largest_at(largest, n) / (float(ordered[-1]) - 1.0)
-    ratio = np.maximum(1.0 + wider * (_quantiles(ordered, n, order) - 1.0), 0.0)
+    seen, most = np.asarray(profile.coefficients), largest_at(profile.largest, n)
+    ratio = _quantiles(np.sort(seen), n, profile.order)
+    if profile.kind == "drawn":
+        ratio = np.maximum(1.0 + most / (float(seen[-1]) - 1.0) * (ratio - 1.0), 0.0)
+    else:
+        ratio[n - 1] = max(1.0 + most, float(seen.max()))
+        ratio[: len(seen)] = seen[:n]
     return np.asarray(ratio / ratio.mean())
 
 

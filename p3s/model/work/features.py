@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
-from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym, symbols_of
-from p3s.model.work.sparse import GROWING, RARE
+from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
+from p3s.laws.sums import GROWING, SELDOM
 
 #: Extents of one dimension that are tried, most used first.
 _EXTENTS = 2
-#: Cost of what grows with n: wrong by far at large n where it fits by chance.
-_GROWS = GROWING + 2
 #: What a feature may be multiplied by: nothing, the bytes of the message at the segment's end or at
 #: its start, the inverse of how often the segment occurs (what is done once in a run).
 NONE, HERE, BEFORE, ONCE = "", "here", "before", "once"
@@ -28,41 +25,23 @@ NONE, HERE, BEFORE, ONCE = "", "here", "before", "once"
 
 @dataclass(frozen=True)
 class Feature:
-    """A shape of the work of a segment; cost: how far-fetched it is, from 0 (a constant) on.
+    """A shape of the work of a segment; bits: how far-fetched it is, from 0 (a constant) on.
 
     nest: a part of what a nest of loops over the block costs.
     """
 
     expr: Expr
-    cost: float
+    bits: float
     message: str = NONE
     nest: bool = False
 
-    @cached_property
-    def falls(self) -> bool:
-        """Whether it is a power of the number of processes that falls with it."""
-        return (
-            not self.message
-            and self.cost < GROWING
-            and symbols_of(self.expr) <= _COUNTS
-            and self.expr[0] != "num"
-        )
+
+def values_of(expr: Expr, env: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return a feature's expression for the ranks of ``env`` (symbol -> array), float64."""
+    value = np.maximum(np.asarray(evaluate(expr, env), dtype=float), 0.0)
+    return np.broadcast_to(value, (len(env["n"]),))
 
 
-def feature_values(
-    feature: Feature, env: Mapping[str, np.ndarray], messages: Mapping[str, np.ndarray]
-) -> np.ndarray:
-    """Return a feature for the ranks of ``env`` (symbol -> array), float64.
-
-    messages: HERE, BEFORE and ONCE -> factor per rank.
-    """
-    value = np.asarray(evaluate(feature.expr, env), dtype=float)
-    if feature.message:
-        value = value * messages[feature.message]
-    return np.broadcast_to(np.maximum(value, 0.0), (len(env["n"]),))
-
-
-_COUNTS = {"n", "p0", "p1", "p2", "p3"}
 #: Own coordinate along each extent.
 _AT = {"n": "r", **{f"p{d}": f"c{d}" for d in range(4)}}
 
@@ -122,7 +101,7 @@ def features(sizes: Iterable[Expr], ndims: int) -> list[Feature]:
     out += list(_of_counts(ndims, 2.0 if all(p in blocks for p in names) else 1.0))
     out += list(_of_position(blocks, ndims))
     seen: dict[str, Feature] = {}
-    for f in sorted(out, key=lambda f: f.cost):
+    for f in sorted(out, key=lambda f: f.bits):
         seen.setdefault(f"{f.message}{f.expr}", f)
     return list(seen.values())
 
@@ -142,39 +121,39 @@ def _of_blocks(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature
                     own = ["block", "first", volume[2], volume[3], sym(_AT[dims[0]])]
                     yield Feature(own, 1.3 + (k > 0))
                     yield Feature(mul(own, volume), 1.7 + (k > 0))
-                    yield Feature(mul(own, volume), RARE + 0.2 + (k > 0), ONCE)
+                    yield Feature(mul(own, volume), SELDOM + 0.2 + (k > 0), ONCE)
                 if size == len(cut):
                     yield Feature(mul(volume, ["log2", ["max", volume, num(1)]]), 2.0 + (k > 0))
                     yield Feature(mul(volume, volume), (1.6 if ndims == 1 else 2.5) + (k > 0))
-                    yield Feature(volume, RARE + (k > 0), ONCE)
-                    yield Feature(mul(volume, volume), RARE + 0.5 + (k > 0), ONCE)
+                    yield Feature(volume, SELDOM + (k > 0), ONCE)
+                    yield Feature(mul(volume, volume), SELDOM + 0.5 + (k > 0), ONCE)
     if ndims > 1:
         for block in blocks.get("n", []):
             yield Feature(block, 1.5)
 
 
 def _of_counts(ndims: int, times: float) -> Iterator[Feature]:
-    """Yield powers of n; times: of their cost, dearer where blocks are known instead."""
+    """Yield powers of n; times: of their bits, dearer where blocks are known instead."""
     n = sym("n")
     yield Feature(power(n, -1), 1.2)
     if times == 1:
-        yield Feature(power(n, -1), RARE + 0.2, ONCE)
-    for a, b, cost in (
+        yield Feature(power(n, -1), SELDOM + 0.2, ONCE)
+    for a, b, bits in (
         (-1, 2, 1.8),
         (-2, 3, 1.8),
         (-1, 3, 2.0),
         (-2, 1, 2.0),
-        (1, 2, _GROWS),
-        (1, 1, _GROWS),
+        (1, 2, GROWING),
+        (1, 1, GROWING),
     ):
-        yield Feature(["pow", n, a, b] if (a, b) != (1, 1) else n, cost * times)
-    yield Feature(["log2", n], _GROWS)
-    yield Feature(mul(n, ["log2", n]), _GROWS)
+        yield Feature(["pow", n, a, b] if (a, b) != (1, 1) else n, bits * times)
+    yield Feature(["log2", n], GROWING)
+    yield Feature(mul(n, ["log2", n]), GROWING)
     yield Feature(mul(["log2", n], power(n, -1)), 2.5 * times)
     for d in range(ndims if ndims > 1 else 0):
         p = sym(f"p{d}")
         yield Feature(power(p, -1), 1.9 * times)
-        yield Feature(p, _GROWS)
+        yield Feature(p, GROWING)
     for dims in combinations(range(ndims), 2) if ndims > 2 else ():
         yield Feature(mul(*(power(sym(f"p{d}"), -1) for d in dims)), 1.9 * times)
 
@@ -194,7 +173,7 @@ def _of_position(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Featu
     )
     first = _is_zero(sym("r"))
     last = _is_zero(add(sym("n"), num(-1), mul(num(-1), sym("r"))))
-    yield Feature(mul(first, sym("n")), _GROWS)
+    yield Feature(mul(first, sym("n")), GROWING)
     sides: list[tuple[Expr, int | None, float]] = [(first, None, 2.2), (last, None, 2.6)]
     borders = []
     for d in range(ndims if ndims > 1 else 0):
@@ -206,11 +185,11 @@ def _of_position(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Featu
         ca, cb = sym(f"c{a}"), sym(f"c{b}")
         apart = ["max", add(ca, mul(num(-1), cb)), add(cb, mul(num(-1), ca))]
         sides.append((_is_zero(apart), None, 2.6))
-    for side, along, cost in sides:
-        yield Feature(side, cost)
-        yield Feature(mul(side, whole), cost + 0.4)
+    for side, along, bits in sides:
+        yield Feature(side, bits)
+        yield Feature(mul(side, whole), bits + 0.4)
         across = [blocks[f"p{e}"][0] for e in range(ndims) if e != along and f"p{e}" in blocks]
         if across and along is not None:
-            yield Feature(mul(side, *across), cost + 0.4)
+            yield Feature(mul(side, *across), bits + 0.4)
     if borders:
         yield Feature(add(*borders), 2.2)

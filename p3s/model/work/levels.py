@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.laws.statistics import Z90
-from p3s.laws.sums import PER_DOUBLING
+from p3s.laws.sums import PER_DOUBLING, ROUNDING, miss_bits, shares
 from p3s.model.grid.at import GridAt
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model
@@ -25,13 +25,8 @@ from p3s.model.work_types import Level, MeanLaw, WorkLevel
 LEAST, PER_ERROR = 0.015, 1.0
 #: Weight of what is in the wrong phase, beside what is wrong in all.
 SPLIT = 0.5
-#: Levels whose errors are within this factor of the least decide together.
-NEAR = 2.0
-#: Levels whose errors are within this factor of the least widen the interval where they disagree.
-WORSE = 5.0
 #: Errors below are none; that of a law that says nothing where there is work.
 EXACT, LOST = 1e-3, 10.0
-_TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -127,10 +122,8 @@ def _weights(errors: Mapping[Level, float], counts: int) -> dict[Level, float]:
     """Return the weights of levels: errors that are about the same do not decide between them."""
     if errors.get("segments", np.inf) <= EXACT:
         return {"segments": 1.0}
-    near = {k: max(e, _TINY) for k, e in errors.items()}
-    least = min(near.values())
-    found = {k: (e / least) ** -float(counts) for k, e in near.items() if e <= NEAR * least}
-    return {k: w / sum(found.values()) for k, w in found.items()}
+    found = shares([miss_bits(e, counts) for e in errors.values()])
+    return {k: w for k, w in zip(errors, found.tolist(), strict=True) if w}
 
 
 def without_total(level: WorkLevel) -> WorkLevel:
@@ -201,9 +194,8 @@ def _apart(level: WorkLevel, logs: Mapping[Level, float], value: float) -> float
 
     logs: of the mean work, by level.
     """
-    near = {k: max(e, _TINY) for k, e in level.errors.items()}
-    least = min(near.values())
-    weight = {k: least / e for k, e in near.items() if e <= WORSE * least}
+    least = min(level.errors.values()) + ROUNDING
+    weight = {k: least / (e + ROUNDING) for k, e in level.errors.items()}
     square = sum(w * (logs[name] - value) ** 2 for name, w in weight.items())
     return float(np.sqrt(square / sum(weight.values())))
 

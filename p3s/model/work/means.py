@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from p3s.laws.expr import Expr, evaluate, power, sym
-from p3s.laws.sums import Sum, columns, near, ranked, shapes
+from p3s.laws.expr import Expr, evaluate
+from p3s.laws.sums import columns, near, ranked, shapes
 from p3s.model.work_types import MeanLaw
 
 
@@ -59,14 +59,10 @@ def _laws(
     grids: tuple[tuple[tuple[str, int], ...], ...], values: tuple[float, ...], logs: bool
 ) -> tuple[tuple[float, tuple[tuple[float, Expr], ...]], ...]:
     y = np.array(values)
-    if len(y) == 1:
-        n = dict(grids[0])["n"]
-        return ((1.0, ((float(y[0]) * n, power(sym("n"), -1)),)),)
-    shown = columns([dict(g) for g in grids], shapes(len(grids[0]) - 1, logs))
-    found = ranked(shown, y, y)
-    if not found:  # nothing is like the values: shared out evenly, as the last one is
-        found = [Sum(1.0, 0.0, (0,), y[-1:] / shown.x[-1:, 0])]
+    terms = shapes(len(grids[0]) - 1, logs)
+    x = columns([dict(g) for g in grids], [term for term, _ in terms])
+    found = near(ranked(x, y, np.arange(len(y)), [bits for _, bits in terms]))
     return tuple(
-        (weight, tuple((float(c), shown.terms[i]) for i, c in zip(s.which, s.coef, strict=True)))
-        for weight, s in near(found, len(y))
+        (weight, tuple((c, terms[i][0]) for i, c in zip(s.which, s.coef, strict=True)))
+        for weight, s in found
     )

@@ -10,6 +10,7 @@ before it the process makes at all.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,19 +18,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.laws.counts import WorkLaw
-from p3s.laws.expr import Expr, mul, num, power, sym
 from p3s.laws.lawfinder import find_law
+from p3s.laws.statistics import SAME_WITHIN
+from p3s.laws.sums import GROWING, Sum, near, ranked
 from p3s.model.grid.at import GridAt
 from p3s.model.partners.stencil import partners
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import item_of_rows
 from p3s.model.types import Item, Phase
 from p3s.model.work.balance import Spent, apart, fit_profile, same_order
-from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
+from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, features, values_of
 from p3s.model.work.flows import Run, Seen, cases_of, rows_of, run_of
 from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
 from p3s.model.work.scic import instruction_groups, ranges
-from p3s.model.work.sparse import GROWING, Fit, fit_alike, fit_sparse
 from p3s.model.work_types import Group, PhaseWork, Profile, Segment, WorkLevel, WorkPlace
 from p3s.signature.tables import PointTable
 
@@ -41,7 +42,6 @@ _RANKS = 128
 _SLOPE = 0.25
 
 Place = tuple[str, str]
-Terms = tuple[tuple[float, Expr, str], ...]
 Rows = Mapping[str, np.ndarray]
 
 
@@ -73,13 +73,12 @@ def with_phase_work(
             work = np.bincount(t.rank[mine], weights=t.work[mine], minlength=t.np)
             spent[k].append(Spent(grid, work, np.zeros(t.np), np.zeros(t.np), there))
     sizes = [s.elements.expr for it in items for s in it.slots if s.elements.expr is not None]
+    whole = _whole(runs, phase_of)
     basis = features(sizes, len(next(iter(grids.values())).dims))
+    basis += [Feature(shape, math.inf) for shape in whole.shapes]
     for run in runs:
         env = env_of(run.grid, np.arange(run.grid.n))
-        run.features = np.stack(
-            [feature_values(Feature(f.expr, 0.0), env, {}) for f in basis], axis=1
-        )
-    whole = _whole(runs, phase_of)
+        run.features = np.stack([values_of(f.expr, env) for f in basis], axis=1)
     weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
     found: list[list[WorkPlace]] = [[] for _ in phases]
     items_at: dict[Place, list[int]] = {}
@@ -205,8 +204,8 @@ def _place(
     before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
     tables = [counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
     laws: dict[int, Segment] = {}
-    like: list[Fit] = []
-    like_held: list[Fit] = []
+    like: list[Sum] = []
+    like_held: list[Sum] = []
     said = [np.zeros(run.grid.n) for run in runs]
     held = np.full(runs[-1].grid.n, 0.0 if len(runs) > 2 else np.nan)
     # the code before one call is often the same: who was seen at most counts is fitted first
@@ -224,27 +223,21 @@ def _place(
             for run, (count, work) in zip(runs, tables, strict=True)
             if (samples := samples_at(run, count[k], work[k], pair, basis)) is not None
         ]
-        fit, terms = _fitted([thinned(s) for s in seen], basis, like, whole)
-        like.append(fit)
-        laws[k] = segment_of(fit, terms, seen, basis)
+        found = fitted(seen, basis, like, whole)
+        like.append(found[0])
+        laws[k] = segment_of(found, seen, basis)
         for s in seen:
             i = next(i for i, run in enumerate(runs) if run.grid.n == s.n)
-            once = s.work if terms is not None else s.features[:, list(fit.terms)] @ fit.coef
-            said[i][s.ranks] += tables[i][0][k][s.ranks] * once
+            said[i][s.ranks] += tables[i][0][k][s.ranks] * found[0].at(s.features)
         last = seen[-1]
         if len(runs) < 3 or last.n != runs[-1].grid.n:
             continue
-        told: np.ndarray | float = last.work
-        if fit.error <= EXACT and terms is None:  # samples to spare are evidence enough
-            told = last.features[:, list(fit.terms)] @ np.array(fit.coef)
-        elif len(seen) > 1:
-            part = [thinned(s) for s in seen[:-1]]
-            old, _ = _fitted(part, basis, like_held, whole)
-            like_held.append(old)
-            told = _told(old, last, part, whole)
-        else:
-            continue
-        held[last.ranks] += tables[-1][0][k][last.ranks] * told
+        if found[0].error > EXACT:  # else samples to spare are evidence enough
+            if len(seen) < 2:
+                continue
+            found = fitted(seen[:-1], basis, like_held, whole)
+            like_held.append(found[0])
+        held[last.ranks] += tables[-1][0][k][last.ranks] * found[0].at(last.features)
     cases: dict[tuple[bool, ...], list[Seen]] = {}
     for run, (count, _) in zip(runs, tables, strict=True):
         there = _present(run.calls, before)
@@ -324,68 +317,69 @@ def thinned(s: Samples, most: int = _RANKS) -> Samples:
     return Samples(s.n, s.ranks[some], s.features[some], s.work[some])
 
 
-def _fitted(
-    seen: Sequence[Samples], basis: Sequence[Feature], like: Sequence[Fit], whole: WorkLaw
-) -> tuple[Fit, Terms | None]:
-    """Return the law of one occurrence of a segment; terms where they are none of the features."""
-    columns = np.concatenate([s.features for s in seen])
-    values = np.concatenate([s.work for s in seen])
-    at = np.concatenate([np.full(len(s.ranks), s.n) for s in seen])
-    if len(seen) == 1 and values.any():
-        fit = fit_alike(columns, values, like)
-        other = None if fit is not None else _as_whole(float(values.mean()), seen[0].n, whole)
-        return fit or Fit((), (), 1.0), other
-    return fit_sparse(
-        columns,
-        values,
-        at,
-        _costs(basis, columns, at),
-        [i for i, f in enumerate(basis) if f.nest],
-        [i for i, f in enumerate(basis) if f.falls],
-        [f.terms for f in like if f.terms],
-    ), None
+def fitted(
+    seen: Sequence[Samples], basis: Sequence[Feature], like: Sequence[Sum], whole: WorkLaw
+) -> list[Sum]:
+    """Return the laws of one occurrence of a segment that have a say, the best first.
+
+    like: those of similar code; whole: of the program, which what was seen at one count goes with.
+    """
+    some = [thinned(s) for s in seen]
+    x = np.concatenate([s.features for s in some])
+    y = np.concatenate([s.work for s in some])
+    n = np.concatenate([np.full(len(s.ranks), s.n) for s in some])
+    if len(seen) == 1 and y.any():
+        return [_alike(x, y, like) or _as_whole(float(y.mean()), seen[0].n, basis, whole)]
+    nest = [i for i, f in enumerate(basis) if f.nest]
+    found = near(ranked(x, y, n, _bits(basis, x, n), nest, [law.which for law in like]))
+    return [law for _, law in found]
 
 
-def _told(fit: Fit, there: Samples, seen: Sequence[Samples], whole: WorkLaw) -> np.ndarray | float:
-    """Return the work of one occurrence at a count that the law was fitted without."""
-    if fit.terms or not seen[0].work.any():
-        return np.asarray(there.features[:, list(fit.terms)] @ np.array(fit.coef))
-    last = seen[-1]  # as the work of the program
-    ratio = float(whole.value(there.n)) / max(float(whole.value(last.n)), 1e-300)
-    return float(last.work.mean()) * ratio
+def _alike(x: np.ndarray, y: np.ndarray, like: Sequence[Sum]) -> Sum | None:
+    """Return the law of similar code that samples of one count are nearest to, brought to them.
+
+    One count cannot tell how the work scales. None where all laws differ by more than a factor of
+    1.5; the error is how far the nearest one was off.
+    """
+    near_ = [(y.mean() / there, law) for law in like if law.which and (there := law.at(x).mean())]
+    ratio, law = min(near_, key=lambda f: abs(np.log(f[0])), default=(math.inf, None))
+    if law is None or abs(np.log(ratio)) > np.log(SAME_WITHIN):
+        return None
+    error = float(np.hypot(law.error, np.log(ratio)))
+    return replace(law, error=error, coef=tuple(float(c * ratio) for c in law.coef))
 
 
-def segment_of(
-    fit: Fit, terms: Terms | None, seen: Sequence[Samples], basis: Sequence[Feature]
-) -> Segment:
-    """Return the law of a segment as a record; terms: where they are none of the features."""
-
-    def named(chosen: Sequence[int], coef: Sequence[float]) -> Terms:
-        return tuple(
-            (c, basis[i].expr, basis[i].message) for i, c in zip(chosen, coef, strict=True)
-        )
-
-    return Segment(
-        terms=named(fit.terms, fit.coef) if terms is None else terms,
-        error=fit.error,
-        rivals=tuple(named(*rival) for rival in fit.rivals),
-        counts=tuple(sorted({s.n for s in seen})),
-    )
+def _as_whole(work: float, n: int, basis: Sequence[Feature], whole: WorkLaw) -> Sum:
+    """Return a law for what was seen at one count: it goes with the work of the program."""
+    which = tuple(i for i, f in enumerate(basis) if f.bits == math.inf)
+    there = float(whole.value(n))
+    if not there > 0:
+        return Sum(0.0, 1.0, (0,), (work,))
+    return Sum(0.0, 1.0, which, tuple(coef * work / there for coef, _, _ in whole.terms))
 
 
-def _costs(basis: Sequence[Feature], columns: np.ndarray, at: np.ndarray) -> list[float]:
-    """Return the cost of each feature: bytes that grow with the count cost what all that grows
+def segment_of(found: Sequence[Sum], seen: Sequence[Samples], basis: Sequence[Feature]) -> Segment:
+    """Return the law of a segment as a record, and the others that have a say as its rivals."""
+    shapes = [(f.expr, f.message) for f in basis]
+    laws = [
+        tuple((c, *shapes[i]) for i, c in zip(law.which, law.coef, strict=True)) for law in found
+    ]
+    return Segment(laws[0], found[0].error, tuple(laws[1:]), tuple(sorted({s.n for s in seen})))
+
+
+def _bits(basis: Sequence[Feature], x: np.ndarray, n: np.ndarray) -> list[float]:
+    """Return the bits of each feature: bytes that grow with the count cost what all that grows
     with it does, since work that goes with them is as wrong where it fits by chance.
 
-    columns: (samples, features); at: the count of each sample.
+    x: (samples, features); n: the count of each sample.
     """
-    counts = np.unique(at)
-    means = np.array([columns[at == n].mean(axis=0) for n in counts])
+    counts = np.unique(n)
+    means = np.array([x[n == count].mean(axis=0) for count in counts])
     grows = np.all(np.diff(means, axis=0) > 0, axis=0) & (
         means[-1] > means[0] * (counts[-1] / counts[0]) ** _SLOPE
     )
     return [
-        max(f.cost, GROWING) if f.message in (HERE, BEFORE) and up else f.cost
+        max(f.bits, GROWING) if f.message in (HERE, BEFORE) and up else f.bits
         for f, up in zip(basis, grows, strict=True)
     ]
 
@@ -399,17 +393,6 @@ def _whole(runs: Sequence[Run], phase_of: np.ndarray) -> WorkLaw:
         kept = np.array([seen[k] > 1 for k in phase_of[run.item].tolist()], dtype=bool)
         means.append(float(run.work[kept].sum()) / run.grid.n)
     return find_law(zip((run.grid.n for run in runs), means, strict=True), "work").fit
-
-
-def _as_whole(work: float, n: int, whole: WorkLaw) -> Terms:
-    """Return a law for what was seen at one count: it goes with the work of the program."""
-    there = float(whole.value(n))
-    if not there > 0:
-        return ((work, num(1), NONE),)
-    return tuple(
-        (coef * work / there, mul(power(sym("n"), a), *([["log2", sym("n")]] * b)), NONE)
-        for coef, a, b in whole.terms
-    )
 
 
 def _row_weights(

@@ -16,7 +16,7 @@ from p3s.model.sizes.observed import env_of
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model
 from p3s.model.work.balance import largest_half_width, ratios
-from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values
+from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, values_of
 from p3s.model.work.flows import Flows, alike, flows_of
 from p3s.model.work.levels import means_at
 from p3s.model.work_types import WorkPlace
@@ -199,7 +199,7 @@ class _Values:
             return expr[1] / expr[2]
         key = str(expr)
         if key not in self._known:
-            self._known[key] = feature_values(Feature(expr, 0.0), self.env, {})
+            self._known[key] = values_of(expr, self.env)
         return self._known[key][there]
 
 
