@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from p3s.base.text import aligned, percent, processes, seconds, visible
+from p3s.base.text import aligned, ends, percent, processes, seconds, visible
 from p3s.costs.laws import CostLaw
 from p3s.costs.laws import text as text_of
 from p3s.costs.table import SHOWN, laws_of, shares, unknown_costs
@@ -67,8 +67,8 @@ def phase_lines(
     if phase.x:
         low, high = phase.x
         out.append(
-            f"  measured: {number(low)} to {number(high)} of work per iteration"
-            + (f", as at {number(phase.n[0])} to {number(phase.n[1])} processes" if phase.n else "")
+            f"  measured: {ends(number(low), number(high))} of work per iteration"
+            + (f", as at {ends(*map(number, phase.n))} processes" if phase.n else "")
         )
     out += [f"  {line}" for line in thesis_lines(phase)]
     out += [f"  {line}" for line in spread_lines(phase)]
@@ -133,9 +133,9 @@ def spread_lines(phase: PhaseCosts) -> list[str]:
         ("turns", found.turns, found.rows_seen),
     ):
         if len(part.levels) > 1 and seen:
-            low, high = (float(v) for v in part.quantile([0.05, 0.95]))
+            low, high = (f"{v:.3g}" for v in part.quantile([0.05, 0.95]))
             out.append(
-                f"{name} take {low:.3g} to {high:.3g} times their mean (90 % of them); the "
+                f"{name} take {ends(low, high)} times their mean (90 % of them); the "
                 f"slowest of 1,000 {part.expected_largest(1000):.3g} times"
             )
     return out
@@ -229,7 +229,7 @@ def _sure(row: Row) -> str:
         return f"{100 * (row.predicted - row.measured) / row.measured:+.1f} %"
     if row.low is None or row.high is None:
         return ""
-    text = f"{seconds(row.low / 1e9)} to {seconds(row.high / 1e9)}"
+    text = ends(seconds(row.low / 1e9), seconds(row.high / 1e9))
     return text + (f", x{row.outside:.3g} outside" if row.outside > 1.005 else "")
 
 
