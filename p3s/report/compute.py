@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from p3s.base.text import aligned, ends, percent, processes, seconds, visible
+from p3s.base.text import NOT_KNOWN, aligned, ends, percent, processes, seconds, visible
+from p3s.costs.counted import PER_INSTRUCTION, Counted, caches_left
 from p3s.costs.laws import CostLaw
 from p3s.costs.laws import text as text_of
 from p3s.costs.table import SHOWN, laws_of, shares, unknown_costs
 from p3s.costs.types import NOT_LEFT, ComputeModel, CostHoldOut, LawEntry, PhaseCosts, Row, TimedRun
 from p3s.model.work.scic import InstructionTable
 from p3s.model.work.scic import Row as InstructionRow
+from p3s.report.phase_table import volume
 from p3s.report.show import Columns, csv_of, lines_of, table_of
 from p3s.signature.clock import TIMES
 
@@ -323,6 +325,41 @@ def _balance(found: InstructionTable, phase: int) -> list[str]:
     return [
         f"  total of all ranks from {counts[0]} to {counts[-1]} processes: {100 * change:+.2f} %"
     ]
+
+
+def counted_text(found: Sequence[Counted]) -> str:
+    """Return what hardware counters counted, phase by phase, and where a cache is left."""
+    names = dict.fromkeys(name for row in found for name in row.each)
+    columns: Columns[Counted] = {
+        "processes": lambda r: r.n,
+        "bytes of a process": lambda r: number(r.block) if r.block else NOT_KNOWN,
+        **{
+            name: (lambda r, name=name: number(r.each[name]) if name in r.each else NOT_KNOWN)
+            for name in names
+        },
+        **{
+            text: (lambda r, key=key: _ratio(r.per_instruction(key)))
+            for key, text in PER_INSTRUCTION.items()
+            if key in names
+        },
+    }
+    out = ["counters, per process and iteration:"]
+    for phase in dict.fromkeys(row.phase for row in found):
+        rows = sorted((row for row in found if row.phase == phase), key=lambda row: row.n)
+        out += [
+            f"phase {phase}: {visible(rows[0].name)}",
+            *lines_of(table_of("", columns, rows), 4),
+        ]
+        out += [
+            f"  leaves a cache at about {volume(each.block)} of a process: "
+            f"{PER_INSTRUCTION[each.counter]} go from {_ratio(each.before)} to {_ratio(each.after)}"
+            for each in caches_left(rows)
+        ]
+    return "\n".join(out)
+
+
+def _ratio(value: float | None) -> str:
+    return NOT_KNOWN if value is None else f"{value:.3g}"
 
 
 def instruction_csv(found: InstructionTable) -> str:
