@@ -333,15 +333,8 @@ def counted_text(found: Sequence[Counted]) -> str:
     columns: Columns[Counted] = {
         "processes": lambda r: r.n,
         "bytes of a process": lambda r: number(r.block) if r.block else NOT_KNOWN,
-        **{
-            name: (lambda r, name=name: number(r.each[name]) if name in r.each else NOT_KNOWN)
-            for name in names
-        },
-        **{
-            text: (lambda r, key=key: _ratio(r.per_instruction(key)))
-            for key, text in PER_INSTRUCTION.items()
-            if key in names
-        },
+        **{name: _each(name) for name in names},
+        **{text: _ratios(key) for key, text in PER_INSTRUCTION.items() if key in names},
     }
     out = ["counters, per process and iteration:"]
     for phase in dict.fromkeys(row.phase for row in found):
@@ -356,6 +349,14 @@ def counted_text(found: Sequence[Counted]) -> str:
             for each in caches_left(rows)
         ]
     return "\n".join(out)
+
+
+def _each(name: str) -> Callable[[Counted], object]:
+    return lambda r: number(r.each[name]) if name in r.each else NOT_KNOWN
+
+
+def _ratios(name: str) -> Callable[[Counted], object]:
+    return lambda r: _ratio(r.per_instruction(name))
 
 
 def _ratio(value: float | None) -> str:

@@ -91,19 +91,19 @@ def fit_single(products: Sequence[Product], columns: Columns, seconds: Floats) -
     table = design(pairs, columns)
     size = np.abs(table).max(axis=0)
     scaled = np.c_[np.ones(len(seconds)), table / size]
-    gram, right, best = scaled.T @ scaled, scaled.T @ seconds, (np.inf, (0,), np.zeros(1))
+    gram, right, best = scaled.T @ scaled, scaled.T @ seconds, np.inf
+    chosen, coefficients = [0], np.zeros(1)
     for number in (1, 2, 3):
         for some in combinations(range(1, len(pairs) + 1), number):
             at = [0, *some]
             found = np.linalg.lstsq(gram[np.ix_(at, at)], right[at], rcond=None)[0]
             missed = float(found @ gram[np.ix_(at, at)] @ found - 2 * found @ right[at])
-            if missed < best[0]:
-                best = missed, tuple(at), found
-    _, at, found = best
-    kept = [((), 1.0), *((pairs[k - 1], float(size[k - 1])) for k in at[1:])]
+            if missed < best:
+                best, chosen, coefficients = missed, at, found
+    kept = [((), 1.0), *((pairs[k - 1], float(size[k - 1])) for k in chosen[1:])]
     return Line(
         tuple(product for product, _ in kept),
-        tuple(float(value) / by for value, (_, by) in zip(found, kept, strict=True)),
+        tuple(float(value) / by for value, (_, by) in zip(coefficients, kept, strict=True)),
     )
 
 
