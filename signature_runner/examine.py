@@ -507,7 +507,7 @@ def _counters() -> Check:
     opened = libc.syscall(ctypes.c_long(number), *arguments)
     if opened >= 0:
         os.close(opened)
-        return Check(name, OK, "perf events count instructions: --counters can be used")
+        return Check(name, OK, "perf events can be opened: --counters can be used")
     if ctypes.get_errno() in (errno.EACCES, errno.EPERM):
         return Check(name, INFO, "perf events may not be opened here (kernel.perf_event_paranoid)")
     return Check(name, INFO, "no hardware counters on this machine (perf_event_open)")

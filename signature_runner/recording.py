@@ -63,7 +63,7 @@ class Recording:
     ``threads``: of each process, 0: as the program has them. With a ``plan``, events of phases that
     were seen often enough are only counted; ``stop``: the program is ended when that is so for all
     relevant phases. ``unfinalized``: a rank that ends with code 0 and without MPI_Finalize ends
-    as it should.
+    as it should. ``perf``: work is the instructions that perf_event counts, where it counts them.
     """
 
     work: str = AUTO
@@ -75,6 +75,7 @@ class Recording:
     affinity: str = CLOSE
     posix_io: bool = True
     unfinalized: bool = False
+    perf: bool = False
 
     def environment(self, run_dir: Path) -> dict[str, str]:
         """Return what the tracer reads from the environment of a rank."""
@@ -85,6 +86,7 @@ class Recording:
             "P3S_LIMIT": str(self.limit_bytes),
             **({} if self.posix_io else {"P3S_POSIX_IO": "0"}),
             **({"P3S_END": "1"} if self.unfinalized else {}),
+            **({"P3S_PERF": "1"} if self.perf else {}),
             **({"P3S_SIGNATURE": str(run_dir / PLAN_NAME)} if self.plan else {}),
         }
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host.cores import threads_in
-from p3s.base.records import Traces, work_of
+from p3s.base.records import RunRecord, Traces, work_of
 from p3s.signature_runner.recording import UNFINALIZED, Recording
 
 _NAMES = {"wall": "wall time", "cpu": "CPU time", "instructions": "instructions"}
@@ -19,8 +19,9 @@ def settle(
     """Return the recording of new runs at ``counts``: one way to measure work in a whole study.
 
     CPU time for all counts if any, old or new, exceeds the ``usable`` cores, unless the user
-    asked for something; else what the runs that stay have. Errors: UsageError when runs that
-    stay were measured in another way.
+    asked for something; else what the runs that stay have. Instead of either the instructions of
+    perf_event, where the machine counts them and runs that stay have nothing else. Errors:
+    UsageError when runs that stay were measured in another way.
     """
     runs = 1 if asked.work == "instructions" else repeats  # exact: a second run would say the same
     replaced = {(np, rep) for np in counts for rep in range(runs)}
@@ -29,14 +30,16 @@ def settle(
     there = work_of(kept)
     width = max(asked.threads, 1)
     most = width * max([*counts, *(run.np for run in kept)])
-    work = asked.work
-    if work == "auto" and "instructions" in there:
+    work, native = asked.work, asked.work == "auto" and _native(kept)
+    perf = asked.work == "auto" and width == 1 and (native or not there)
+    if work == "auto" and "instructions" in there and not native:
         work = "instructions"
     elif work == "auto" and most > usable:
         work = "cpu"
-    elif work == "auto" and there:
+    elif work == "auto" and there and not native:
         work = next(iter(there))
-    others = {unit: nps for unit, nps in there.items() if unit != work}
+    unit_of = "instructions" if native else work
+    others = {unit: nps for unit, nps in there.items() if unit != unit_of}
     if others and study is not None:
         unit, nps = next(iter(others.items()))
         again = ",".join(map(str, sorted({*counts, *nps})))
@@ -52,10 +55,16 @@ def settle(
             asks = f"trace -n {again} with --work {work}, or use another study"
         raise UsageError(
             f"{study.root}: work was measured in {_NAMES[unit]} at"
-            f" {', '.join(map(str, sorted(nps)))} processes, this would be {_NAMES[work]}{why};"
+            f" {', '.join(map(str, sorted(nps)))} processes, this would be {_NAMES[unit_of]}{why};"
             f" a study holds one unit: {asks}{advice}"
         )
-    return replace(asked, work=work)
+    return replace(asked, work=work, perf=perf)
+
+
+def _native(runs: Sequence[RunRecord]) -> bool:
+    """Tell whether perf_event counted the instructions of runs: they were not asked for."""
+    counted = [run for run in runs if "instructions" in work_of([run])]
+    return any(run.info.get("work", "instructions") != "instructions" for run in counted)
 
 
 def only_timed(asked: Recording, study: Traces, counts: Sequence[int]) -> bool:
@@ -79,8 +88,10 @@ def only_timed(asked: Recording, study: Traces, counts: Sequence[int]) -> bool:
 def of_study(study: Traces) -> Recording:
     """Return the recording for a run that is compared with those of a study."""
     studies = [study, *study.sources]
-    units = list(work_of(run for each in studies for run in each.runs if run.info))
-    return as_earlier(Recording(work=units[0] if len(units) == 1 else "auto"), study)
+    runs = [run for each in studies for run in each.runs if run.info]
+    units, native = list(work_of(runs)), _native(runs)
+    work = units[0] if len(units) == 1 and not native else "auto"
+    return as_earlier(Recording(work=work, perf=native), study)
 
 
 def in_unit_of(study: Traces, asked: Recording) -> Recording:

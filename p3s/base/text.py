@@ -161,7 +161,13 @@ def interval(low: float | None, high: float | None) -> str:
         return UNKNOWN
     if low == high:
         return NOT_KNOWN
-    return f"{seconds(low)} to {seconds(high)}"
+    return ends(seconds(low), seconds(high))
+
+
+def ends(low: object, high: object, form: str = "") -> str:
+    """Return the ends of a range, "2 to 8"; one of them where both read the same."""
+    first, last = format(low, form), format(high, form)
+    return first if first == last else f"{first} to {last}"
 
 
 def span(low: float | None, high: float | None) -> str:
@@ -169,6 +175,8 @@ def span(low: float | None, high: float | None) -> str:
     if low is None or high is None or low == high:
         return interval(low, high)
     first, last = seconds(low), seconds(high)
+    if first == last:
+        return first
     if first.rpartition(" ")[2] == last.rpartition(" ")[2]:
         first = first.rpartition(" ")[0]
     return f"{first}–{last}"
@@ -177,6 +185,17 @@ def span(low: float | None, high: float | None) -> str:
 def factor(value: float | None) -> str:
     """Return a speedup."""
     return NOT_KNOWN if value is None else f"{figures(value)}x"
+
+
+def likely(chance: float) -> str:
+    """Return a probability in per cent; no number of draws shows 0 or 100 %."""
+    return (
+        "over 99 %"
+        if chance > 0.995
+        else "under 1 %"
+        if chance < 0.005
+        else f"{100 * chance:.0f} %"
+    )
 
 
 def percent(value: float | None) -> str:

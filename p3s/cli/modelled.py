@@ -15,13 +15,20 @@ from p3s.pipeline.records import model_record, opened
 
 
 def instructions(root: Path, counts: Sequence[int], csv: bool) -> None:
-    """Print the instruction table of a model."""
+    """Print the instruction table of a model, and what hardware counters counted."""
+    from p3s.costs.counted import counted_at
     from p3s.model.work.scic import instruction_table, larger_counts
-    from p3s.report.compute import instruction_csv, instruction_text
+    from p3s.report.compute import counted_text, instruction_csv, instruction_text
+    from p3s.signature.times import load_times
 
-    fitted = model_record(opened(root)).model
+    study = opened(root)
+    fitted = model_record(study).model
     found = instruction_table(fitted, counts or larger_counts(fitted))
     out((instruction_csv if csv else instruction_text)(found).rstrip("\n"))
+    each = [load_times(study.root, n) for n in fitted.counts]
+    rows = [row for times in each if times for row in counted_at(fitted, times)]
+    if rows and not csv:
+        out("\n" + counted_text(rows))
 
 
 def costs(root: Path, counts: Sequence[int], csv: bool, json_: bool) -> None:

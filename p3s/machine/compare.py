@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from p3s.base.text import size_text, table, visible
+from p3s.base.text import ends, size_text, table, visible
 from p3s.machine.machinefile import Cost, Curve, Machine
 from p3s.machine.show import by_working_set, rows_of
 from p3s.machine.teams import OpenMP
@@ -112,7 +112,7 @@ def render(result: dict[str, Any]) -> str:
     """Return a comparison as text."""
     parts = [f"{visible(result['second'])} over {visible(result['first'])}: above 1 is slower", ""]
     rows = [
-        [name, _figure(r["ratio"]), f"{_figure(r['low'])} to {_figure(r['high'])}"]
+        [name, _figure(r["ratio"]), ends(_figure(r["low"]), _figure(r["high"]))]
         for name, r in result["core"].items()
     ]
     parts += [table(rows, ["kernel", "ratio", "interval"]), ""]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from p3s.base.text import joined, percent, plural, seconds, size_text, table, visible
+from p3s.base.text import ends, joined, percent, plural, seconds, size_text, table, visible
 from p3s.machine.cluster import Cluster, Messages
 from p3s.machine.filesystem import FileSystem
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
@@ -259,7 +259,7 @@ def render_cluster(cluster: Cluster) -> str:
     )
     text.append(
         f"link of a node: {1 / cluster.link['typical']:.3g} GB/s "
-        f"({1 / cluster.link['high']:.3g} to {1 / cluster.link['low']:.3g})"
+        f"({ends(*(f'{1 / cluster.link[end]:.3g}' for end in ('high', 'low')))})"
     )
     for level in cluster.levels:
         which = f"{level.nodes:,} nodes" if level.nodes else "all nodes"
@@ -290,8 +290,7 @@ def _three(messages: Messages, size: float) -> list[str]:
 
 
 def _range(messages: Messages, size: float) -> str:
-    low, high = (seconds(_at(messages, size, end)) for end in ("low", "high"))
-    return f"{low} to {high}"
+    return ends(*(seconds(_at(messages, size, end)) for end in ("low", "high")))
 
 
 #: Iterations per thread at which loops are shown and compared.

@@ -26,7 +26,7 @@ from p3s.base.settings import (
 )
 from p3s.base.staging import alone
 from p3s.base.study import Study, write_json
-from p3s.base.text import processes, quoted
+from p3s.base.text import ends, processes, quoted
 from p3s.costs.transfer import move
 from p3s.costs.types import COMPUTE, Moved
 from p3s.costs.types import load as load_compute
@@ -510,12 +510,10 @@ def sentences(about: Moved) -> list[str]:
     places = [place for place in about.places if place.factor]
     if places:
         values = [value for place in places for value in place.factor]
-        low, high = (f"{end:.2f}" for end in (min(values), max(values)))
-        ends = [min(place.low for place in places), max(place.high for place in places)]
-        span = f"{low} to {high}" if low != high else low
+        low, high = min(place.low for place in places), max(place.high for place in places)
         text += (
-            f" by factors of {span} at the measured work per iteration (90 % interval over all "
-            f"places {ends[0]:.2f} to {ends[1]:.2f})"
+            f" by factors of {ends(min(values), max(values), '.2f')} at the measured "
+            f"work per iteration (90 % interval over all places {ends(low, high, '.2f')})"
         )
     said = [text]
     for place in sorted(places, key=lambda place: -place.share)[:3]:

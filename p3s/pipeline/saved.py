@@ -14,7 +14,7 @@ from p3s.base.artefacts import as_json, read_json, unusable, write_json
 from p3s.base.errors import P3SError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.base.serialise import ShapeError, from_data
-from p3s.base.text import plural, processes
+from p3s.base.text import ends, plural, processes
 from p3s.pipeline.commands import to_predict
 from p3s.predict.rows import baseline
 from p3s.predict.types import PREDICTION, Efficiencies, Grade, Prediction, Reason, untrusted
@@ -177,14 +177,14 @@ class PredictionFile:
     def __repr__(self) -> str:
         """Return the counts and the last one's speedup, as one line."""
         first, last = self.content.counts[0], self.content.last
-        ends = ""
+        sure = ""
         if last.speedup_low is not None and last.speedup_high is not None:
-            ends = f" ({last.speedup_low:.3g} to {last.speedup_high:.3g})"
+            sure = f" ({ends(last.speedup_low, last.speedup_high, '.3g')})"
         doubt = "" if self.trustworthy else ", not trustworthy"
         span = f"{first.n} to {last.n} processes" if first is not last else processes(first.n)
         return (
             f"Prediction({span}, {plural(len(self.counts), 'count')}, "
-            f"{plural(len(last.phases), 'phase')}, speedup {last.speedup:.3g}{ends}, "
+            f"{plural(len(last.phases), 'phase')}, speedup {last.speedup:.3g}{sure}, "
             f"estimator {self.content.estimator!r:.40}{doubt})"
         )
 

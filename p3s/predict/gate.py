@@ -21,7 +21,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.text import joined, processes
+from p3s.base.text import joined, likely, processes
 from p3s.predict.commands import Proposals
 from p3s.predict.distribution import ratio
 from p3s.predict.rows import drawn
@@ -363,8 +363,8 @@ class Answer:
     @property
     def text(self) -> str:
         """The answer in one line."""
-        likely = "" if self.chance is None else f" ({100 * self.chance:.0f} %)"
-        return f"{self.demand} at {processes(self.n)}: {self.said}{likely}"
+        how = "" if self.chance is None else f" ({likely(self.chance)})"
+        return f"{self.demand} at {processes(self.n)}: {self.said}{how}"
 
 
 def answered(text: str, found: Prediction, n: int) -> Answer:
@@ -376,6 +376,11 @@ def answered(text: str, found: Prediction, n: int) -> Answer:
     """
     smaller = [row.n for row in found.counts if row.n < n and row.n in found.traced_counts]
     demand = demanded(text, n, max(smaller, default=found.baseline_n))
+    return settled(text, demand, found, n)
+
+
+def settled(text: str, demand: Condition, found: Prediction, n: int) -> Answer:
+    """Return whether a prediction meets a condition at a count; text: the demand in words."""
     chance = check(demand, _Unsaved(found)).chance
     chance = None if untrusted(found.reasons) else chance
     if chance is None or CHANCE_LIMIT < chance < 1.0 - CHANCE_LIMIT:

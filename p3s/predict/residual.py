@@ -15,7 +15,7 @@ from p3s.base.ops import INIT_OPS
 from p3s.base.records import RunRecord, Traces
 from p3s.capture import RunTrace, read_run
 from p3s.predict.types import Compared, Count, Residual
-from p3s.signature.clock import TIMES, Load, blocks_of
+from p3s.signature.clock import Clock, Load, blocks_of, unit_of
 
 #: Share of a run that ranks may spend off their cores while they compute.
 OFF_CORE_LIMIT = 0.10
@@ -108,9 +108,9 @@ def run_times(run: RunTrace) -> RunTimes:
     """Return what a run took.
 
     The last event of a rank is MPI_Finalize, recorded as it is entered; events start on a clock
-    that begins when MPI_Init returns. Work in instructions is no time: it is NaN then.
+    that begins when MPI_Init returns. Where no clock was beside instructions, work is NaN.
     """
-    timed = run.work_unit in TIMES
+    timed = bool(unit_of(run))
     late = np.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
     wall_ns = work_ns = total_ns = lost_ns = 0
     for rank in run.ranks:
@@ -119,9 +119,10 @@ def run_times(run: RunTrace) -> RunTimes:
         wall_ns = max(wall_ns, int(rank.start_ns[-1]))
         if not timed:
             continue
-        load = Load()
+        load, clock = Load(), Clock(run)
         for block in blocks_of(rank):
-            load.take(block, late[block.call], block.work)
+            if (ns := clock.before_ns(block)) is not None:
+                load.take(block, late[block.call], ns)
         work_ns, total_ns = max(work_ns, load.time_ns), total_ns + load.time_ns
         lost_ns = max(lost_ns, load.off_core_ns(rank.failed_poll_ns))
     work_s, total_s = (ns / 1e9 if timed else math.nan for ns in (work_ns, total_ns))

@@ -86,6 +86,7 @@ CODES: dict[str, Kind] = {
     "validate-work": Kind(
         "measurement", "the model missed the computation of a validation run", "rough"
     ),
+    "learned-off": Kind("measurement", "the learned times of messages missed phases not seen"),
     "contradicts": Kind("measurement", "a traced run contradicts the others", "usable"),
     "shared-cores": Kind("measurement", "traced ranks shared cores", "usable"),
     "off-core": Kind(

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.errors import P3SError
-from p3s.base.text import NOT_KNOWN, differing, factor, percent, plural, processes, seconds, visible
+from p3s.base.text import (
+    NOT_KNOWN,
+    differing,
+    ends,
+    factor,
+    percent,
+    plural,
+    processes,
+    seconds,
+    visible,
+)
 from p3s.predict.types import Count, PhaseAt, Prediction, Reason, in_short, part_s, untrusted
 from p3s.report.counts import DOUBTFUL
 from p3s.report.show import Columns, Page, Part, PartTable, show_page, table_of
@@ -396,7 +406,7 @@ def _only(found: Comparison) -> list[str]:
 def _ends(pair: CountPair) -> str:
     if pair.low is None or pair.high is None:
         return NOT_KNOWN
-    return f"{pair.low:.2f} to {pair.high:.2f}"
+    return ends(pair.low, pair.high, ".2f")
 
 
 def _ratio(pair: CountPair) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from p3s.base.text import aligned, percent, processes, seconds, visible
+from p3s.base.text import NOT_KNOWN, aligned, ends, percent, processes, seconds, visible
+from p3s.costs.counted import PER_INSTRUCTION, Counted, caches_left
 from p3s.costs.laws import CostLaw
 from p3s.costs.laws import text as text_of
 from p3s.costs.table import SHOWN, laws_of, shares, unknown_costs
 from p3s.costs.types import NOT_LEFT, ComputeModel, CostHoldOut, LawEntry, PhaseCosts, Row, TimedRun
 from p3s.model.work.scic import InstructionTable
 from p3s.model.work.scic import Row as InstructionRow
+from p3s.report.phase_table import volume
 from p3s.report.show import Columns, csv_of, lines_of, table_of
 from p3s.signature.clock import TIMES
 
@@ -67,8 +69,8 @@ def phase_lines(
     if phase.x:
         low, high = phase.x
         out.append(
-            f"  measured: {number(low)} to {number(high)} of work per iteration"
-            + (f", as at {number(phase.n[0])} to {number(phase.n[1])} processes" if phase.n else "")
+            f"  measured: {ends(number(low), number(high))} of work per iteration"
+            + (f", as at {ends(*map(number, phase.n))} processes" if phase.n else "")
         )
     out += [f"  {line}" for line in thesis_lines(phase)]
     out += [f"  {line}" for line in spread_lines(phase)]
@@ -133,9 +135,9 @@ def spread_lines(phase: PhaseCosts) -> list[str]:
         ("turns", found.turns, found.rows_seen),
     ):
         if len(part.levels) > 1 and seen:
-            low, high = (float(v) for v in part.quantile([0.05, 0.95]))
+            low, high = (f"{v:.3g}" for v in part.quantile([0.05, 0.95]))
             out.append(
-                f"{name} take {low:.3g} to {high:.3g} times their mean (90 % of them); the "
+                f"{name} take {ends(low, high)} times their mean (90 % of them); the "
                 f"slowest of 1,000 {part.expected_largest(1000):.3g} times"
             )
     return out
@@ -229,7 +231,7 @@ def _sure(row: Row) -> str:
         return f"{100 * (row.predicted - row.measured) / row.measured:+.1f} %"
     if row.low is None or row.high is None:
         return ""
-    text = f"{seconds(row.low / 1e9)} to {seconds(row.high / 1e9)}"
+    text = ends(seconds(row.low / 1e9), seconds(row.high / 1e9))
     return text + (f", x{row.outside:.3g} outside" if row.outside > 1.005 else "")
 
 
@@ -323,6 +325,42 @@ def _balance(found: InstructionTable, phase: int) -> list[str]:
     return [
         f"  total of all ranks from {counts[0]} to {counts[-1]} processes: {100 * change:+.2f} %"
     ]
+
+
+def counted_text(found: Sequence[Counted]) -> str:
+    """Return what hardware counters counted, phase by phase, and where a cache is left."""
+    names = dict.fromkeys(name for row in found for name in row.each)
+    columns: Columns[Counted] = {
+        "processes": lambda r: r.n,
+        "bytes of a process": lambda r: number(r.block) if r.block else NOT_KNOWN,
+        **{name: _each(name) for name in names},
+        **{text: _ratios(key) for key, text in PER_INSTRUCTION.items() if key in names},
+    }
+    out = ["counters, per process and iteration:"]
+    for phase in dict.fromkeys(row.phase for row in found):
+        rows = sorted((row for row in found if row.phase == phase), key=lambda row: row.n)
+        out += [
+            f"phase {phase}: {visible(rows[0].name)}",
+            *lines_of(table_of("", columns, rows), 4),
+        ]
+        out += [
+            f"  leaves a cache at about {volume(each.block)} of a process: "
+            f"{PER_INSTRUCTION[each.counter]} go from {_ratio(each.before)} to {_ratio(each.after)}"
+            for each in caches_left(rows)
+        ]
+    return "\n".join(out)
+
+
+def _each(name: str) -> Callable[[Counted], object]:
+    return lambda r: number(r.each[name]) if name in r.each else NOT_KNOWN
+
+
+def _ratios(name: str) -> Callable[[Counted], object]:
+    return lambda r: _ratio(r.per_instruction(name))
+
+
+def _ratio(value: float | None) -> str:
+    return NOT_KNOWN if value is None else f"{value:.3g}"
 
 
 def instruction_csv(found: InstructionTable) -> str:

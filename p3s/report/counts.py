@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from p3s.base.text import (
     NOT_KNOWN,
     UNKNOWN,
+    ends,
     factor,
     interval,
     percent,
@@ -182,7 +183,7 @@ def factors(row: Count) -> str:
     low, high = row.speedup_low, row.speedup_high
     if low is None or high is None:
         return UNKNOWN
-    return NOT_KNOWN if low == high else f"{factor(low)} to {factor(high)}"
+    return NOT_KNOWN if low == high else ends(factor(low), factor(high))
 
 
 def factor_span(row: Count) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from p3s.base.text import factor, percent, processes, seconds, size_text, span, visible
+from p3s.base.text import ends, factor, percent, processes, seconds, size_text, span, visible
 from p3s.costs.files.types import FileUseAt
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.types import Efficiencies, Prediction, Residual, WhatIf, part_s
@@ -243,7 +243,7 @@ def interval_part(prediction: Prediction) -> Part:
         notes=[
             *([_INTERVAL] if parts else []),
             *(
-                f"{name} {change(low)} to {change(high)}: {_INTERVAL_PARTS[name]}"
+                f"{name} {ends(change(low), change(high))}: {_INTERVAL_PARTS[name]}"
                 for name, (low, high) in parts.items()
             ),
         ],

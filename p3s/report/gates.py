@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from p3s import __version__
-from p3s.base.text import factor, percent, seconds, table
+from p3s.base.text import ends, factor, percent, seconds, table
 from p3s.predict.gate import COST, RATIO, TIME, Finding, Value
 from p3s.predict.types import Reason
 
@@ -33,7 +33,7 @@ def _text(name: str, value: Value) -> str:
     if math.isinf(value.value):
         return f"none up to {value.low:g}"
     shown = [_one(name, value.kind, number) for number in (value.value, value.low, value.high)]
-    return shown[0] if value.low == value.high else f"{shown[0]} ({shown[1]} to {shown[2]})"
+    return shown[0] if value.low == value.high else f"{shown[0]} ({ends(*shown[1:])})"
 
 
 def _one(name: str, kind: str | None, number: float) -> str:

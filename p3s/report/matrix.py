@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from p3s.base.text import plural
+from p3s.base.text import ends, plural
 from p3s.signature.matrix import CommMatrix
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ def _legend(
     for level in range(1, len(shades)):
         some = square[levels == level]
         if len(some):
-            low, high = int(some.min()), int(some.max())
-            span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+            span = ends(int(some.min()), int(some.max()), ",")
             parts.append(f"{shades[level]} {span}")
     cell = "pair of ranks" if ranks == 1 else f"{ranks} x {ranks} ranks"
     scale = ", logarithmic" if logarithmic else ""

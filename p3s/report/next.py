@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from p3s.base.text import figures, paragraph, percent, processes, seconds, visible
+from p3s.base.text import ends, figures, paragraph, percent, processes, seconds, visible
 from p3s.model.types import Model
 from p3s.report.equations import verdict_table
 from p3s.report.show import hanging
@@ -110,7 +110,7 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
         lines += hanging(
             2,
             f"phase {p['phase']} {visible(str(p['name']), 60)}: {_work(p['work'], unit)}, measured "
-            f"from {least} to {most}{ever}",
+            f"{'at' if least == most else 'from'} {ends(least, most)}{ever}",
         )
     lines += paragraph(
         f"An input of {_part(far['input'])} of the size gives each of {processes(far['at'])} what "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from p3s.base.text import paragraph, visible
+from p3s.base.text import ends, paragraph, visible
 from p3s.costs.small_runs.match import Found
 from p3s.costs.small_runs.summary import FarFile
 from p3s.costs.small_runs.walk import PhaseCost
@@ -15,7 +15,7 @@ _BY_SITE = "by call site"
 _STATUS = {
     "reached": "least cost per unit of work reached at {at} processes",
     "falling": "cost per unit of work still falls at {last} processes",
-    "steady": "cost per unit of work has not fallen at {first} to {last} processes",
+    "steady": "cost per unit of work has not fallen at {counts} processes",
     "unknown": "whether the least cost per unit of work was reached is not known (no times, or one "
     "count only)",
 }
@@ -24,7 +24,9 @@ _STATUS = {
 def status_text(row: PhaseCost) -> str:
     """Return whether a phase's cost has stopped falling, as words."""
     counts = row.counts or ("?",)
-    return _STATUS[row.status].format(at=row.at, first=counts[0], last=counts[-1])
+    return _STATUS[row.status].format(
+        at=row.at, last=counts[-1], counts=ends(counts[0], counts[-1])
+    )
 
 
 def render(file: FarFile, only: str | None = None) -> list[str]:

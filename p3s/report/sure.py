@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from p3s.base.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, processes, seconds, visible
+from p3s.base.text import (
+    NOT_KNOWN,
+    UNKNOWN,
+    ends,
+    factor,
+    interval,
+    percent,
+    processes,
+    seconds,
+    visible,
+)
 from p3s.predict.types import Count, Limit, PhaseAt, Prediction, Reason, in_short, named, untrusted
 from p3s.report.counts import core_hours, factors, not_known
 
@@ -124,7 +134,7 @@ def headline(prediction: Prediction) -> str:
         )
         said = (
             f"From {first.n} to {last.n} processes the program {change} "
-            f"({seconds(first.time_s)} to {seconds(last.time_s)}{known})."
+            f"({ends(seconds(first.time_s), seconds(last.time_s))}{known})."
         )
     rough = prediction.grade == "rough"
     return f"Roughly: {said[0].lower()}{said[1:]}" if rough else said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from p3s.base.text import paragraph, percent, processes, seconds, visible
+from p3s.base.text import ends, paragraph, percent, processes, seconds, visible
 from p3s.predict.types import Prediction, Reason, WeakPrediction, untrusted
 from p3s.report import details
 from p3s.report.costs import KIND_NAMES
@@ -123,9 +123,10 @@ def render_weak(result: WeakPrediction) -> str:
     first, last, reasons = result.counts[0], result.counts[-1], reasons_of(result)
     warning, said = warning_of(result), ""
     if first is not last:
+        told = seconds(first.time_s), seconds(last.time_s)
         said = (
             f"Weak scaling with {result.weak}: from {first.n} to {last.n} processes the "
-            f"time goes from {seconds(first.time_s)} to {seconds(last.time_s)}, an "
+            f"time {'goes from' if told[0] != told[1] else 'stays at'} {ends(*told)}, an "
             f"efficiency of {percent(last.efficiency)}."
         )
         if warning:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p3s.base.text import factor, interval, plural, processes, seconds, table
+from p3s.base.text import ends, factor, interval, plural, processes, seconds, table
 from p3s.model.comparison import Comparison, OrderAgreement
 from p3s.pipeline.validating import WHY_NOT, Validation
 from p3s.predict.estimates import Dealt
@@ -21,7 +21,7 @@ def _dealt(dealt: Dealt) -> str:
     """Return what is to be said of the tasks of a queue."""
     same = "as predicted" if dealt.tasks == dealt.predicted else f"{dealt.predicted:,.0f} predicted"
     return (
-        f"queue: {dealt.tasks:,} tasks, {same}; {dealt.least:,} to {dealt.most:,} of a worker. "
+        f"queue: {dealt.tasks:,} tasks, {same}; {ends(dealt.least, dealt.most, ',')} of a worker. "
         "Which worker does which depends on timing"
         + (": what differs above is no miss" if dealt.same else "")
     )

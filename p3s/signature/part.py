@@ -58,8 +58,9 @@ class Part:
     node, count, ordinal of the first); samples: rank -> its events as node numbers; sequences:
     rank -> its events as codes (p3s.signature.parse), empty where they are too many;
     segments: see p3s.signature.segments; times: of their rows, see clock.SegmentTimes.table, in
-    ``time_unit``, none where it is empty; loads: rows of clock.LOADS; teams: rows of
-    teams.COLUMNS; files: rows of fileuse.COLUMNS; inside: events that threads made in parallel
+    ``time_unit``, none where it is empty; counters: names of hardware counters, counted: what these
+    counted in the rows of segments, (segments, counters); loads: rows of clock.LOADS; teams: rows
+    of teams.COLUMNS; files: rows of fileuse.COLUMNS; inside: events that threads made in parallel
     regions. problem: what is wrong with the first rank that is not complete, else empty.
     """
 
@@ -76,6 +77,8 @@ class Part:
     segments: numpy.ndarray = field(default_factory=segments.none)
     time_unit: str = ""
     times: numpy.ndarray = field(default_factory=clock.no_times)
+    counters: tuple[str, ...] = ()
+    counted: numpy.ndarray = field(default_factory=lambda: numpy.zeros((0, 0)))
     loads: numpy.ndarray = field(default_factory=lambda: segments.none(clock.LOADS))
     teams: numpy.ndarray = field(default_factory=lambda: segments.none(teams.COLUMNS))
     files: numpy.ndarray = field(default_factory=lambda: segments.none(fileuse.COLUMNS))
@@ -185,6 +188,8 @@ class _Reading:
             self._calls.nodes,
             _stacked([]),
             time_unit=clock.unit_of(run),
+            counters=(names := tuple(getattr(run, "counter_names", ()))),
+            counted=np.zeros((0, len(names))),
         )
 
     def part_of(self, rank: int) -> Part:
@@ -211,6 +216,7 @@ class _Reading:
         if sums.kept:
             out.table = sums.columns(rt.rank)
             out.segments = between.rows(rt.rank, between.count, between.total)
+            out.counted = sums.counted()
         if out.time_unit:
             out.loads = np.array([sums.load.row(out.time_unit, rt)], dtype=np.int64)
             out.times = sums.times.table(between.code, between.count)
@@ -304,7 +310,7 @@ def join(parts: Iterable[Part]) -> Part:
     stacks: dict[str, list[np.ndarray]] = {name: [] for name in _STACKED}
     for part in parts:
         if out is None:
-            out = Part(part.np, part.work_unit, time_unit=part.time_unit)
+            out = Part(part.np, part.work_unit, time_unit=part.time_unit, counters=part.counters)
         elif part.work_unit != out.work_unit:
             out.work_unit = CPU  # nodes that differ in their load: wall and CPU time together
         for place in part.places:
@@ -356,6 +362,7 @@ _STACKED = {
     "edges": (1, 2),
     "segments": (1, 2),
     "times": (),
+    "counted": (),
     "loads": (),
     "teams": (1,),
     "files": (1,),

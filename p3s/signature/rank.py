@@ -124,6 +124,8 @@ class RankSums:
         self._instructions = run.work_unit == INSTRUCTIONS
         self._clock, self.load, self.times = Clock(run), Load(), SegmentTimes()
         self.edges, self.segments = Pairs(len(calls.nodes)), Pairs(len(calls.nodes))
+        names = getattr(run, "counter_names", ())
+        self._counters = [(_Before(), Pairs(len(calls.nodes))) for _ in names]
         self.codes = Codes()
         self.events = self.inside = self.kept = 0
         self._sample: list[np.ndarray] = []
@@ -147,6 +149,10 @@ class RankSums:
         self.codes.take(sequence, keep, calls.row[kept])
         work = self._rows(block, kept, keep)
         segments = self.segments.take(sequence[keep], work)
+        for (before, pairs), values in zip(self._counters, block.counters.T, strict=False):
+            counted = before.take(np.array(values, dtype=np.int64), keep)
+            counted[calls.starts[kept]] = 0
+            pairs.take(sequence[keep], counted)
         ns = self._clock.before_ns(block)
         if ns is not None:
             self.load.take(block, ~calls.starts[call], ns)
@@ -173,6 +179,11 @@ class RankSums:
         if not self._instructions:
             np.add.at(self._elapsed_sum, row, elapsed)
         return work
+
+    def counted(self) -> np.ndarray:
+        """Return what counters counted in its segments, (segments, counters)."""
+        totals = [pairs.total for _, pairs in self._counters]
+        return np.stack(totals, axis=1) if totals else np.zeros((len(self.segments.code), 0))
 
     @property
     def used(self) -> np.ndarray:

@@ -57,6 +57,7 @@ class TimesFacts:
     unit: clock of the times (cpu_ns or wall_ns). runs: one per repeat. unmatched: share of the
     time in segments that the signature does not have equally often.
     resident_bytes: per rank, memory that the program itself has filled after MPI_Init, 0: unknown.
+    counters: hardware counters that all these runs have.
     """
 
     np: ProcessCount  # the field hides the module inside the class, hence numpy.ndarray below
@@ -66,6 +67,7 @@ class TimesFacts:
     unmatched: Share = field(default=0.0, metadata={"always": True})
     runs: tuple[RunTimes, ...] = field(default=(), metadata={"always": True})
     resident_bytes: numpy.typing.NDArray[numpy.int64]
+    counters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,7 @@ class Times(TimesFacts):
     over the repeats, of the sum over all occurrences of a row in a run. quantile_ns: float64
     (rows, len(QUANTILES)), of single occurrences in the run that took least in all.
     work: float64, the signature's work of the same row (equal to least_ns where work is time).
+    counted: float64 (rows, counters), what counters counted, the median of the repeats.
     """
 
     rank: numpy.ndarray
@@ -88,6 +91,7 @@ class Times(TimesFacts):
     median_ns: numpy.ndarray
     most_ns: numpy.ndarray
     quantile_ns: numpy.ndarray
+    counted: numpy.ndarray = field(default_factory=lambda: numpy.zeros((0, 0)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +198,12 @@ def times_of_runs(
         take = missing & (row >= 0)
         quantile[take] = parts[run].times[row[take], 1:]
         missing &= ~take
+    names = tuple(x for x in parts[0].counters if all(x in part.counters for part in parts))
+    counted = np.full((len(parts), len(keep), len(names)), np.nan)
+    for run, part in enumerate(parts):
+        row = at[run][keep]
+        columns = [part.counters.index(name) for name in names]
+        counted[run, row >= 0] = part.counted[row[row >= 0]][:, columns]
     rows = table.segments[keep]
     units = {part.time_unit for part in parts}
     runs = zip(parts, sums, dirs, disturbances(parts, shared), strict=True)
@@ -209,6 +219,8 @@ def times_of_runs(
         median_ns=np.nanmedian(sums[:, keep], axis=0),
         most_ns=np.nanmax(sums[:, keep], axis=0),
         quantile_ns=quantile,
+        counters=names,
+        counted=np.nanmedian(counted, axis=0),
         work_unit=table.work_unit,
         unit=units.pop() if len(units) == 1 else clock.CPU,
         unmatched=lost_ns / all_ns if all_ns > 0 else 0.0,
@@ -264,10 +276,15 @@ def _quantile_names() -> list[str]:
     return [f"q{round(100 * share):02d}_ns" for share in QUANTILES]
 
 
+def _counter(name: str) -> str:
+    return f"counter {name}"
+
+
 def save_times(times: Times, path: Path, made_of: Sequence[Path] = ()) -> None:
     """Write the table, then the readable head that names its checksum and what it was made of."""
     columns = {name: getattr(times, name) for name in (*COLUMNS, *_VALUES)}
     columns |= {name: times.quantile_ns[:, k] for k, name in enumerate(_quantile_names())}
+    columns |= {_counter(name): times.counted[:, k] for k, name in enumerate(times.counters)}
     table = path.with_suffix(".parquet")
     write_columns(table, columns)
     facts: dict[str, Any] = {each.name: getattr(times, each.name) for each in fields(TimesFacts)}
@@ -297,10 +314,12 @@ def _with_rows(head: TimesHead, path: Path) -> Times:
     if zlib.crc32(file_bytes(path)) != head.table_crc:
         raise OtherTable(f"{path.name} is another table than it names")
     wanted = dict.fromkeys(COLUMNS, int) | dict.fromkeys((*_VALUES, *_quantile_names()), float)
+    wanted |= dict.fromkeys(map(_counter, head.counters), float)
     columns: dict[str, Any] = dict(read_columns(path, wanted))
     if len(columns["rank"]) != head.rows:
         raise ValueError("head and table do not fit")
     quantile = [columns.pop(name) for name in _quantile_names()]
+    counted = [columns.pop(_counter(name)) for name in head.counters]
     check_range(columns["rank"], 0, head.np, "a rank")
     for name in ("from_node", "to_node"):
         check_range(columns[name], -1, len(head.nodes), name)
@@ -308,7 +327,8 @@ def _with_rows(head: TimesHead, path: Path) -> Times:
         if columns[name].min(initial=0) < 0:
             raise ValueError(f"{name} is negative")
     facts: dict[str, Any] = {each.name: getattr(head, each.name) for each in fields(TimesFacts)}
-    return Times(**facts, quantile_ns=np.stack(quantile, axis=1), **columns)
+    table = np.stack(counted, axis=1) if counted else np.zeros((head.rows, 0))
+    return Times(**facts, quantile_ns=np.stack(quantile, axis=1), counted=table, **columns)
 
 
 def stale(traces: Traces, np: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.text import processes, seconds
+from p3s.base.text import ends, processes, seconds
 
 if TYPE_CHECKING:
     from p3s.capture import RankTrace
@@ -44,8 +44,7 @@ def sentence(costs: Mapping[str, Any]) -> list[str]:
         return []
     per_call = [row[1] / 1e9 for row in rows]
     share, _, np = max(rows)
-    low, high = seconds(min(per_call)), seconds(max(per_call))
-    took = low if low == high else f"{low} to {high}"
+    took = ends(seconds(min(per_call)), seconds(max(per_call)))
     return [
         f"tracing added {took} per MPI call, at most {100 * share:.2g} % of a process's time"
         f" (at {processes(np)}); measured run times include it"

@@ -8,7 +8,7 @@ from typing import Any
 
 from p3s.base.serialise import to_data
 from p3s.base.study import SCHEMA_VERSION
-from p3s.base.text import percent, plural, seconds
+from p3s.base.text import ends, percent, plural, seconds
 from p3s.replay.plan.build_holes import NOISE_LIMIT
 from p3s.replay.plan.program import NODES, why_not_representative
 from p3s.replay.plan.types import ReplayPlan
@@ -56,8 +56,7 @@ def _bounded(entries: Sequence[str]) -> list[str]:
 
 
 def _run(plan: ReplayPlan) -> list[str]:
-    low, high = int(plan.mapping.sizes.min()), int(plan.mapping.sizes.max())
-    ranks = str(low) if low == high else f"{low} to {high}"
+    ranks = ends(int(plan.mapping.sizes.min()), int(plan.mapping.sizes.max()))
     far = sorted({cls.distance for cls in plan.messages} - {0})
     apart = f", messages over {', '.join(map(str, far))} switches"
     return [

@@ -319,10 +319,10 @@ static int64_t clock_on_entry(struct p3s_here *h, struct p3s_thread *t)
     h->clock_at_ns = 0;
     if (p3s_work_source == P3S_WORK_WALL)
         return 0;               /* read with the time of the call */
-    if (p3s_work_source == P3S_WORK_CPU) {
+    if (!p3s_instructions)
         now = p3s_clock_ns(CLOCK_MONOTONIC);
+    if (p3s_work_source == P3S_WORK_CPU)
         read_ns += 2 * p3s_wall_cost;   /* here and at the return */
-    }
     h->entry_ns = now;
     if (t->wall_at_return && now - t->wall_at_return < SHORT_NS && !p3s_teams) {
         h->clock_at_ns = now;
@@ -405,7 +405,7 @@ static int64_t in_tracer(int64_t ns)
 
 static int64_t clock_at_return(const struct p3s_here *h)
 {
-    if (p3s_work_source == P3S_WORK_INSTRUCTIONS)
+    if (p3s_instructions)
         return p3s_work_now();
     int64_t now = p3s_clock_ns(CLOCK_MONOTONIC);
     int64_t tracer_ns = in_tracer(now - h->t1_ns) + in_tracer(h->entry_ns);
@@ -417,6 +417,8 @@ static int64_t clock_at_return(const struct p3s_here *h)
         p3s_header->tracer_ns += tracer_ns;
     if (p3s_work_source == P3S_WORK_WALL)
         return now;
+    if (p3s_work_source == P3S_WORK_INSTRUCTIONS)
+        return p3s_work_now();
     int64_t clock = read_cpu ? p3s_work_now() : h->clock + (now - h->clock_at_ns);
     p3s_self.wall_at_return = read_cpu ? p3s_clock_ns(CLOCK_MONOTONIC) : now;
     return clock;

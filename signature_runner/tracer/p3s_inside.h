@@ -40,7 +40,8 @@ void p3s_end_begin(void);
 extern int p3s_work_source;
 extern int64_t p3s_clock_cost, p3s_wall_cost;   /* of a read of the work clock, of CLOCK_MONOTONIC */
 extern int p3s_counters;
-extern const volatile uint64_t *p3s_instructions;
+extern const volatile uint64_t *p3s_instructions;   /* the emulator's; NULL: perf_event counts */
+int64_t p3s_perf_now(void);
 /* Memory in use and preemptions, into the header: at the end of MPI_Init, before MPI_Finalize. */
 void p3s_memory_begin(void);
 void p3s_memory_end(void);
@@ -61,7 +62,7 @@ static inline int64_t p3s_clock_ns(clockid_t clock)
 static inline int64_t p3s_work_now(void)
 {
     if (p3s_work_source == P3S_WORK_INSTRUCTIONS)
-        return (int64_t)*p3s_instructions;
+        return p3s_instructions ? (int64_t)*p3s_instructions : p3s_perf_now();
     return p3s_clock_ns(p3s_work_source == P3S_WORK_CPU ? CLOCK_THREAD_CPUTIME_ID
                                                         : CLOCK_MONOTONIC);
 }

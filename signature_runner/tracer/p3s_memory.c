@@ -47,7 +47,7 @@ uint64_t p3s_preempted(void)
 /* In an emulator these are the emulator's. */
 static bool known(void)
 {
-    return p3s_header && p3s_work_source != P3S_WORK_INSTRUCTIONS;
+    return p3s_header && !p3s_instructions;
 }
 
 void p3s_memory_begin(void)

@@ -174,6 +174,8 @@ struct p3s_thread {
     struct p3s_scratch *scratch;
     uint32_t site_depth;        /* turns of recursion taken out of the site asked for last */
     uint64_t last_event;        /* ordinal of the event written last */
+    int work_fd;                /* 1 more than the descriptor of its instructions; 0: not opened */
+    int64_t work_read;          /* what that said last */
     int counter_fd[P3S_MAX_COUNTERS]; /* the first reads them all */
     uint64_t counter_at_return[P3S_MAX_COUNTERS], carried_counter[P3S_MAX_COUNTERS];
     /* Threads: p3s_team.c. */

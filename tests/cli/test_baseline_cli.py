@@ -183,7 +183,8 @@ def study_of(
         traces[directory] = trace
     before = capture.read_run
     monkeypatch.setattr(
-        "p3s.capture.read_run", lambda path: traces[path] if path in traces else before(path)
+        "p3s.capture.read_run",
+        lambda path, whole=False: traces[path] if path in traces else before(path, whole=whole),
     )
     return study
 

@@ -206,6 +206,20 @@ def test_a_learned_model_sorts(study: Study) -> None:
     assert code == 1 and "is of machine other, not of box" in error and "--name box" in error
 
 
+def test_a_model_that_missed_unseen_phases_is_a_reason(study: Study) -> None:
+    path = study.root.parent / "model.json"
+    learned(path, "box", network_id(read_fabric(TREE[1], 4)))
+    card = load(path).card
+    assert card.scores is not None
+    poor = replace(card, scores=replace(card.scores, mmre=7.1))
+    save(path, replace(load(path), card=poor))
+    for simulated, against in (("0", True), ("2", False)):
+        found = place(study, *NODES, "--simulate", simulated, "--model", str(path))
+        (reason,) = [each for each in found["reasons"] if each["code"] == "learned-off"]
+        assert "by 710.0 % (limit 44.8 %)" in reason["text"]
+        assert reason["untrustworthy"] is against  # simulated times are not the model's
+
+
 def test_a_model_of_a_machine_that_has_no_name_sorts(study: Study) -> None:
     path = study.root.parent / "model.json"
     network = network_id(read_fabric(TREE[1], 4))

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -73,7 +74,13 @@ def cli(
     return _as_expected(Shown(came, stdout.text(), stderr.text()), code, out, err)
 
 
+#: A range whose ends read the same: "measured from 15.5 ms to 15.5 ms".
+DEGENERATE = re.compile(r"(?<![\w.,])(\d[\d.,]*(?: (?:%|[^\W\d]+))?) to \1(?![\w.,])")
+
+
 def _as_expected(shown: Shown, code: int | tuple[int, ...] | None, out: Texts, err: Texts) -> Shown:
+    for text in (shown.out, shown.err):
+        assert not (same := DEGENERATE.search(text)), f"{same[0]!r} is no range, in {text}"
     assert code is None or shown.code in ((code,) if isinstance(code, int) else code), shown
     for expected, text in ((out, shown.out), (err, shown.err)):
         for each in (expected,) if isinstance(expected, str) else expected:

@@ -282,7 +282,7 @@ def test_a_study_in_python(made: Study) -> None:
     found = study.over_threads([16], [1, 2], node="2x8")
     assert found.at(16, 2) is not None
     assert study.advise(nodes=2, node="2x8").choices[0].configuration.nodes <= 2
-    with pytest.raises(UsageError, match="how many nodes"):
+    with pytest.raises(UsageError, match="how many there are"):
         study.advise()
     with pytest.raises(UsageError, match="not one of time"):
         study.advise(nodes=2, objective="joy")

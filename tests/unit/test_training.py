@@ -18,9 +18,20 @@ from p3s.base.errors import Damaged, P3SError, UsageError
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.costs import network_id, row_of
+from p3s.methods.placement.learned import (
+    Card,
+    Widening,
+    doublings,
+    doubts,
+    load,
+    missed,
+    save,
+    widening,
+)
 from p3s.methods.placement.learned import Settings as Fit
-from p3s.methods.placement.learned import Widening, doublings, load, missed, save, widening
+from p3s.methods.placement.lines import feature_of, fit_robust, fit_single
 from p3s.methods.placement.phases import Traffic, traffic
+from p3s.methods.placement.ranking import Agreement
 from p3s.methods.placement.simulated import simulated_seconds, steps_of
 from p3s.methods.placement.training import campaign, platform
 from p3s.methods.placement.training.campaign import Settings, executions, shapes
@@ -36,7 +47,15 @@ from p3s.methods.placement.training.costs import (
 from p3s.methods.placement.training.dataset import SIZES, Told, measured
 from p3s.methods.placement.training.jobs import Job, Repeats, measure
 from p3s.methods.placement.training.jobs import measured as results_of
-from p3s.methods.placement.training.train import CORRECTED, SIMULATION, A, C, train
+from p3s.methods.placement.training.train import (
+    CORRECTED,
+    SIMULATION,
+    A,
+    C,
+    Wanted,
+    prepared,
+    train,
+)
 from p3s.program.mapping import block, rank_map
 from p3s.simulate.network import rough_network
 
@@ -348,14 +367,80 @@ def test_a_model_is_learned_and_shown(tmp_path, monkeypatch) -> None:
     quick = functools.partial(train, settings=Fit(trees=10, rate=0.3, depth=2))
     monkeypatch.setattr("p3s.methods.placement.training.train.train", quick)
     words = "machine learn --simgrid p.xml --ppn 2 --phases 60 --way B --json -o m.json"
-    printed = cli(*words.split())
+    printed = cli(*words.split(), code=3, err="do not rely on this model (learned-off)")
     card = json.loads(printed.out)["card"]
     assert not card["named"] and card["topology"] == ""
     assert "m.json: for p3s place, with --model m.json" in printed.err
     assert card["features"] == "B" and card["machine"] == "p" and card["rows"] >= 40
     assert {"alpha-beta", "simulation", "A", "B", "C", "corrected"} <= set(card["compared"])
-    cli("machine show m.json", out=("class B: and of nodes", "network: one switch"))
+    shown = ("class B: and of nodes", "network: one switch", "learned-off: the learned model (B)")
+    cli("machine show m.json", out=shown)
     assert (tmp_path / "m.phases" / "execution-0000.json").exists()
     number = len(machine.ran)
-    cli(*words.split())
+    cli(*words.split(), code=3)
     assert len(machine.ran) == number
+    cli(*words.split(), "--patterns", "star", code=2, err="there are halo2d, halo3d, rows")
+
+
+# ---- ways of the sources, patterns, quality ------------------------------------------------
+
+
+def test_lines_of_the_sources_find_the_law_they_are_made_of() -> None:
+    rng = np.random.default_rng(1)
+    x = 2.0 ** rng.uniform(8, 24, 300)
+    columns = {"ppn": rng.integers(1, 17, 300).astype(float), "SD(max)": x}
+    truth = 2.39e-5 + 1.915e-13 * x * np.log2(x) ** 2 + 1.565e-14 * x * np.sqrt(x)  # section 4.2
+    single = fit_single((), columns, truth)
+    assert {feature_of(each) for product in single.products for each in product} == {"SD(max)"}
+    assert single.seconds(columns) == pytest.approx(truth, rel=0.01, abs=2e-6)
+    products = ((), ("SD(max)",), ("ppn", "SD(max)"), ("SD(max)>65536", "ppn"))
+    large = 1e-5 + 2e-10 * x + 1e-11 * x * columns["ppn"] + 3e-5 * columns["ppn"] * (x > 65536)
+    spoiled = large.copy()
+    spoiled[::20] *= 10  # outliers count for nothing
+    robust = fit_robust(products, columns, spoiled)
+    assert robust.seconds(columns) == pytest.approx(large, rel=1e-3)
+
+
+@pytest.mark.parametrize("way", ["SV", "MV", "H1", "H2"])
+def test_ways_of_the_sources_are_learned_and_come_back(tmp_path, way: str) -> None:
+    data = measured(tmp_path / "data", told(), FABRIC, Made(shared_links))
+    model = train(data, FABRIC, "made", network_id(FABRIC), way=way, settings=Fit(trees=20))
+    assert model.card.features == way and {A, C, way} <= set(model.card.compared)
+    save(tmp_path / "model.json", model)
+    rows = [{**row, "simulated": 0.0} for row in data.rows]
+    again = load(tmp_path / "model.json").predict(rows)
+    assert again.seconds.tolist() == model.predict(rows).seconds.tolist()
+
+
+def test_patterns_are_measured_beside_random_pairs(tmp_path) -> None:
+    settings = dataclasses.replace(FEW, patterns=("halo2d", "halo3d", "rows"))
+    data = measured(tmp_path / "data", told(settings), FABRIC, Made(shared_links))
+    assert len(data.seconds) == len(data.phases)
+    again = measured(tmp_path / "data", told(settings), FABRIC, Made(shared_links))
+    assert again.seconds.tolist() == data.seconds.tolist()
+    with pytest.raises(P3SError, match="--patterns"):
+        measured(tmp_path / "data", told(), FABRIC, Made(shared_links))
+
+
+@pytest.mark.parametrize(("name", "messages"), [("halo2d", 4), ("halo3d", 14), ("rows", 3)])
+def test_patterns_are_those_of_the_source(name: str, messages: int) -> None:
+    sent = campaign.patterned(name, 64, 512)  # 4 x 4 x 4
+    assert sent.messages.sum() == 64 * messages and (sent.nbytes == 512).all()
+    assert set(np.bincount(sent.source, weights=sent.messages)) == {messages}
+
+
+def test_errors_on_unseen_phases_are_reasons() -> None:
+    def said(mmre: float) -> list[tuple[bool, bool]]:
+        scores = Agreement(100, mmre, 0.1, 0.5, 0.9, 0.9)
+        card = Card("m", "n", 100, 5, scores=scores, features="C")
+        return [(each.untrustworthy, each.rough) for each in doubts(card)]
+
+    assert said(0.2) == [] and said(0.3) == [(False, True)] and said(7.1) == [(True, False)]
+    (reason,) = doubts(Card("m", "n", 100, 5))
+    assert reason.untrustworthy and "on no phases" in reason.text
+
+
+def test_ways_that_need_counters_are_refused() -> None:
+    wanted = Wanted(None, ("a", "b"), (), "", "", "H5", FEW)
+    with pytest.raises(UsageError, match="--way H5: avg buffer TO is a counter"):
+        prepared(wanted)

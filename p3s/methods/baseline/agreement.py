@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from p3s.base.errors import P3SError
-from p3s.base.text import joined, percent, processes, seconds, visible
+from p3s.base.text import ends, joined, percent, processes, seconds, visible
 from p3s.methods.baseline.fromstudy import measured_of
 from p3s.methods.baseline.model import TESTED_RATIO, Baseline, Said, fit_series
 from p3s.methods.baseline.times import from_mapping
@@ -83,7 +83,7 @@ def _sentence(made: Baseline, said: Said, measured: bool) -> str:
     )
     return (
         f"A regression of {what} at {counts} processes ({made.fitted.family}, {how}) says "
-        f"{seconds(said.seconds)} ({seconds(low)} to {seconds(high)}) at {processes(said.n)}, "
+        f"{seconds(said.seconds)} ({ends(seconds(low), seconds(high))}) at {processes(said.n)}, "
         f"{said.ratio:.3g} times the largest of them."
     )
 

@@ -25,9 +25,11 @@ from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import write_json
 from p3s.base.errors import OtherVersion, P3SError
 from p3s.base.serialise import Published
-from p3s.methods.placement.lines import Line, Product, fit_nonnegative
+from p3s.base.text import percent
+from p3s.methods.placement.lines import FITS, Line, Product, feature_of
 from p3s.methods.placement.ranking import Agreement, agreement
 from p3s.methods.placement.trees import Trees, needed, of_boosting
+from p3s.predict.types import Reason
 from p3s.simulate.network import Network
 
 #: Share of the times that intervals are to hold.
@@ -135,6 +137,27 @@ class Card:
     topology: str = ""
 
 
+#: Mean error of held-out phases above which times are known roughly, and above which nothing
+#: speaks for them: what class C and the best formula of measured latencies and bandwidths missed on
+#: ARIS, the worst of three machines (Papadopoulou 2017, section 6.3.3).
+ROUGH, POOR = 0.2661, 0.4484
+
+
+def doubts(card: Card) -> list[Reason]:
+    """Return what a model's errors on phases that it had not seen say against its times."""
+    error = card.scores.mmre if card.scores is not None else float("inf")
+    if error <= ROUGH:
+        return []
+    said = (
+        f"the learned model ({card.features or 'trees'}) misses phases that it had not seen by "
+        f"{percent(error)} (limit {percent(POOR if error > POOR else ROUGH)})"
+        if np.isfinite(error)
+        else "the learned model was checked on no phases that it had not seen"
+    )
+    advice = "learn it from more phases (p3s machine learn --phases, --budget), or by another --way"
+    return [Reason("learned-off", said, advice, error > POOR, error <= POOR)]
+
+
 @dataclass(frozen=True)
 class Outside:
     """A feature that is outside the values of training, and on which side."""
@@ -182,7 +205,7 @@ class Learned:
             raise ValueError("the least value of a feature is above the most")
         line = self.first
         if line is not None and (
-            not {name for product in line.products for name in product} <= set(self.names)
+            not {feature_of(x) for product in line.products for x in product} <= set(self.names)
             or len(line.products) != len(line.coefficients)
         ):
             raise ValueError("the line that goes first does not fit its features")
@@ -242,19 +265,21 @@ def learn(
     network: str = "",
     settings: Settings = Settings(),
     first: Sequence[Product] = (),
+    fit: str = "",
     apart: Sequence[Ints] = (),
     beyond: Sequence[str] = (),
 ) -> Learned:
     """Return a model of measured phases.
 
     ``groups``: what belongs together (an allocation, a program) and is left out together for the
-    scores of the card. ``first``: products of features of which a line goes first. ``apart``: other
+    scores of the card. ``first``: products of features of which a line goes first, ``fit``: how it
+    is fitted (p3s.methods.placement.lines.FITS). ``apart``: other
     groups, of what unseen phases may differ in, that are left out to see how wide intervals have
     to be. ``beyond``: features whose largest values are left out for the same. Errors:
     P3SError with fewer than 20 phases, times that are none, and without scikit-learn.
     """
     needed("learning the times of phases")
-    data = _data(rows, seconds, names, settings, first)
+    data = _data(rows, seconds, names, settings, first, fit)
     if len(groups) != len(data.seconds):
         raise P3SError(f"{len(groups)} groups for {len(data.seconds)} phases")
     unseen = data.unseen(_left_out(groups, settings.seed))
@@ -286,10 +311,11 @@ def cross_validated(
     *,
     settings: Settings = Settings(),
     first: Sequence[Product] = (),
+    fit: str = "",
 ) -> Agreement:
     """Return how good models are on groups that they have not seen."""
     needed("learning the times of phases")
-    data = _data(rows, seconds, names, settings, first)
+    data = _data(rows, seconds, names, settings, first, fit)
     found = data.unseen(_left_out(groups, settings.seed), ends=False)
     return agreement(data.seconds, np.exp(found[0]))
 
@@ -311,13 +337,15 @@ class _Data:
     names: tuple[str, ...]
     settings: Settings
     first: tuple[Product, ...]
+    fit: str
 
     def fitted(self, rows: Bools, ends: bool = True) -> _Fitted:
         """Return what is fitted to some rows; ``ends``: also the ends of the interval."""
         x, t = self.x[rows], self.seconds[rows]
         line = None
-        if self.first:
-            line = fit_nonnegative(self.first, dict(zip(self.names, x.T, strict=True)), t)
+        if self.first or self.fit:
+            columns = dict(zip(self.names, x.T, strict=True))
+            line = FITS[self.fit](self.first, columns, t)
         y = np.log(t) - _logarithm(line, self.names, x)
         return _Fitted(line, _boosted(x, y, self.settings, ends))
 
@@ -360,13 +388,14 @@ def _data(
     names: Sequence[str],
     settings: Settings,
     first: Sequence[Product],
+    fit: str,
 ) -> _Data:
     x, t = columns(rows, names), np.asarray(seconds, dtype=np.float64)
     if len(t) < 20 or len(t) != len(x):
         raise P3SError(f"{len(t)} phases are too few for a model; measure 20 or more")
     if not (np.isfinite(t).all() and t.min() > 0):
         raise P3SError("a phase took no time, or what is no time; leave it out")
-    return _Data(x, t, tuple(names), settings, tuple(first))
+    return _Data(x, t, tuple(names), settings, tuple(first), fit)
 
 
 def _logarithm(line: Line | None, names: Sequence[str], x: Floats) -> Floats:

@@ -10,7 +10,7 @@ from textwrap import wrap
 from p3s.base.artefacts import changed_ns
 from p3s.base.errors import P3SError
 from p3s.base.records import scaled_dir
-from p3s.base.text import joined, percent, plural, processes, seconds, span, table, text_width
+from p3s.base.text import ends, joined, percent, plural, processes, seconds, span, table, text_width
 from p3s.methods.placement.ranked.types import PLACEMENTS, Advice, Gain, Placements, Ranked, path_of
 from p3s.pipeline.content import StudyContent
 from p3s.program.mapping import BLOCK, CYCLIC
@@ -77,7 +77,7 @@ def _regret(one: Ranked) -> float:
 
 def _size(found: Placements) -> str:
     per = sorted(set(found.slots))
-    each = f"{per[0]}" if len(per) == 1 else f"{per[0]} to {per[-1]}"
+    each = ends(per[0], per[-1])
     where = f", {found.network}" if found.network else ""
     nodes = plural(len(found.hosts), "node")
     which = " each" if len(found.hosts) > 1 else ""
@@ -93,7 +93,7 @@ def _gain(gain: Gain) -> str:
     told = f"{percent(gain.middle)} faster than {gain.over}"
     if gain.low is None or gain.high is None:
         return told
-    return f"{told} ({100 * gain.low:.1f} to {100 * gain.high:.1f} %)"
+    return f"{told} ({ends(100 * gain.low, 100 * gain.high, '.1f')} %)"
 
 
 def ranking(found: Placements) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.base.records import Traces, read_replay, replay_path, scaled_dir
-from p3s.base.text import figures, percent, processes, seconds
+from p3s.base.text import ends, figures, percent, processes, seconds
 from p3s.methods.tasks.queue import Queue, Range, TaskQueue, most_workers, time_of
 from p3s.methods.tasks.recognise import learned, of_path
 from p3s.predict.checks import EFFICIENCY_LIMIT
@@ -251,15 +251,15 @@ def sentences(found: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[in
     law = (
         f"{found.number(n)[1]:,.0f} tasks at {processes(n)}"
         if found.exact is not None
-        else f"tasks without a law of their number ({found.number(n)[0]:,.0f} to "
-        f"{found.number(n)[2]:,.0f} were seen)"
+        else f"tasks without a law of their number ("
+        f"{ends(*(f'{found.number(n)[k]:,.0f}' for k in (0, 2)))} were seen)"
     )
     mean = float(np.mean([each.mean() for each in found.tasks]))
     said = [
         f"a queue of tasks: {who} hands them out to whoever asks; {law}, "
         f"{seconds(mean)} each in the mean{cost}; a queue model "
         "takes the place of the traced schedule",
-        f"depends on timing: which worker does which task, and how many ({least} to {most} of a "
+        f"depends on timing: which worker does which task, and how many ({ends(least, most)} of a "
         f"worker at {processes(max(found.shares))})",
     ]
     if n in ranges and not found.counter:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Example:
+  p3s advise study
   p3s advise study --cores 1024 --nodes 64
   p3s advise study --nodes 64 --node 2x32+256GB --objective core-hours
 Next:
@@ -56,22 +57,22 @@ def advise(
 ) -> int:
     """Name the best numbers of processes and threads within limits, and how sure that is.
 
-    Every admissible configuration is compared: computation by the laws of threads, communication
-    by the simulation. Exit code 3 where the advice is not to be trusted.
+    Compares every admissible configuration: computation by the laws of threads, communication
+    by the simulation. A study without threads gets its process count, by default up to 4 times
+    the largest traced one. Exit code 3 where the advice is not to be trusted.
     """
     from p3s.cli.values import parse_threads
     from p3s.machine.topology.inside import read_node
-    from p3s.methods.threads.advise.stage import Asked, advised
+    from p3s.methods.threads.advise.stage import advised
     from p3s.methods.threads.advise.text import ADVICE, reasons_of, render, write
-    from p3s.methods.threads.advise.types import Objective
+    from p3s.methods.threads.advise.types import Asked, Objective
     from p3s.methods.threads.predicting import trace_next
     from p3s.pipeline.basis import request_of
     from p3s.pipeline.parameters import inputs_of, with_threads
+    from p3s.pipeline.records import opened
     from p3s.replay.settings import ReplaySettings
 
-    if not cores and not nodes:
-        raise UsageError("--cores, --nodes: say how many there are, as in --cores 1024 --nodes 64")
-    study = with_threads(study_dir)
+    study = with_threads(study_dir) if threads or smt else opened(study_dir)
     if objective not in list(Objective):
         raise UsageError(f"--objective {objective}: not one of {', '.join(Objective)}")
     request = request_of(estimator, network, True, ReplaySettings(collectives=collectives))
@@ -97,7 +98,8 @@ def advise(
         out(render(file, command))
     say(f"written: {quoted(path)}")
     at = file.advice.best.configuration
-    say(f"next: p3s predict {quoted(study_dir)} -n {at.processes} --threads {at.threads}")
+    team = "" if file.answers else f" --threads {at.threads}"
+    say(f"next: p3s predict {quoted(study_dir)} -n {at.processes}{team}")
     return say_reasons(reasons_of(file), "advice", told=not json_)
 
 

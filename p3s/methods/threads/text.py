@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from p3s.base.serialise import to_data
-from p3s.base.text import NOT_KNOWN, joined, percent, plural, processes, seconds, table
+from p3s.base.text import NOT_KNOWN, ends, joined, percent, plural, processes, seconds, table
 from p3s.methods.threads.law import SHARE
 from p3s.methods.threads.runs import Run
 from p3s.methods.threads.settings import ThreadCheck, with_threads
@@ -128,7 +128,7 @@ def law_rows(file: ThreadFile) -> tuple[list[str], list[list[str]]]:
         rows.append(
             [
                 str(law.phase),
-                f"{seen.threads.low:.0f} to {seen.threads.high:.0f}",
+                ends(seen.threads.low, seen.threads.high, ".0f"),
                 percent(law.fit),
                 ", ".join(_part(part) for part in parts if part.value >= _SHOWN) or NOT_KNOWN,
             ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from textwrap import wrap
 
-from p3s.base.text import NOT_KNOWN, factor, percent, processes, seconds
+from p3s.base.text import NOT_KNOWN, ends, factor, percent, processes, seconds
 from p3s.predict.types import Count, Prediction
 from p3s.report.charts.draw import (
     Axes,
@@ -283,15 +283,15 @@ def _numbers(chart: Axes, prediction: Prediction, points: Sequence[Point]) -> No
 
 def _told(point: Point, row: Count) -> list[str]:
     """Return the numbers of a count."""
-    ends = interval_of(row)
+    sure = interval_of(row)
     told = [
         f"{processes(point.n)}, {'measured' if point.measured else 'predicted'}",
-        f"time {seconds(row.time_s)}" + ("" if ends == NOT_KNOWN else f"  ({ends})"),
+        f"time {seconds(row.time_s)}" + ("" if sure == NOT_KNOWN else f"  ({sure})"),
         f"speedup {factor(point.speedup)}",
         f"efficiency {percent(row.efficiency)}",
     ]
     if point.low is not None and point.high is not None and point.low != point.high:
-        told[2] += f"  ({factor(point.low)} to {factor(point.high)})"
+        told[2] += f"  ({ends(factor(point.low), factor(point.high))})"
     if point.measured and point.model is not None:
         told.append(f"by the model {factor(point.model)}")
     return told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError
-from p3s.base.text import one_line, percent, table
+from p3s.base.text import ends, one_line, percent, table
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.model import Baseline, Said
@@ -67,8 +67,8 @@ def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None)
     errors = {row["n"]: row for row in (compared or {}).get("targets", ())}
     rows = []
     for each in said:
-        ends = "-" if each.low is None else f"{each.low:.4g} to {each.high:.4g}"
-        row = [f"{each.n:,}", f"{each.seconds:.4g}", ends, f"{each.ratio:.3g}"]
+        sure = "-" if each.low is None else ends(each.low, each.high, ".4g")
+        row = [f"{each.n:,}", f"{each.seconds:.4g}", sure, f"{each.ratio:.3g}"]
         if compared is not None:
             target = errors[each.n]
             row += (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from p3s.base.errors import UsageError
-from p3s.base.text import figures, joined, percent, plural, seconds, table
+from p3s.base.text import ends, figures, joined, percent, plural, seconds, table
 from p3s.cli.common import check_output, emit_json, header, out, quoted, say
 from p3s.cli.declared import argument, option
 from p3s.cli.helptext import Command
@@ -251,7 +251,7 @@ def _region(found: Region) -> str:
         return ""
     return (
         f"measure next: workload {joined([f'{w:g}' for w in found.workloads])} in all "
-        f"configurations; from {found.low:g} to {found.high:g} a quarter of the errors is above "
+        f"configurations; at {ends(found.low, found.high, 'g')} a quarter of the errors is above "
         f"{percent(found.box.third)}"
     )
 
@@ -260,7 +260,7 @@ def _groups(found: Sequence[Group]) -> str:
     rows = [
         [
             g.variable,
-            g.level or (f"{g.low:g}" if g.low == g.high else f"{g.low:g} to {g.high:g}"),
+            g.level or ends(g.low, g.high, "g"),
             str(g.box.count),
             *(percent(v) for v in (g.box.first, g.box.median, g.box.third, g.box.high)),
             str(g.box.outliers),

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import check_output, emit_json, out, quoted, say
+from p3s.cli.common import check_output, emit_json, out, quoted, say, say_reasons
 from p3s.cli.declared import option
 from p3s.cli.options import JSON_OPTION
 from p3s.cli.progress import progress
@@ -38,7 +38,12 @@ def learn(
     budget: str = option(_BUDGET, "--budget TIME", "Time to measure on hosts: 30s, 10m, 1h."),
     seed: int = option(0, "--seed N", "Of the random pairs. [default: 0]"),
     way: str = option(
-        "", "--way NAME", "A, B, C or corrected [default: the one with the smallest errors]."
+        "",
+        "--way NAME",
+        "A, B, C, corrected, SV, MV, H1 or H2 [default: of C and corrected the better one].",
+    ),
+    patterns: str = option(
+        "", "--patterns NAMES", "Measured beside random pairs: halo2d, halo3d, rows."
     ),
     name: str = option(
         "",
@@ -60,17 +65,21 @@ def learn(
 ) -> int:
     """Measure random pairs of ranks on a machine, and learn how long phases take on it.
 
-    An interrupted run goes on where it ended.
+    An interrupted run goes on where it ended. Exit code 3 where the model misses phases that it
+    has not seen by more than the sources' formulas do.
     """
     from p3s.cli.values import hosts_of, seconds_of, words_of
-    from p3s.methods.placement.learned import save
-    from p3s.methods.placement.training.campaign import Settings
+    from p3s.methods.placement.learned import doubts, save
+    from p3s.methods.placement.training.campaign import PATTERNS, Settings
     from p3s.methods.placement.training.card import printed
     from p3s.methods.placement.training.train import Wanted, learned, prepared
 
     _check(simgrid, hosts, launcher, output)
     limit = None if simgrid is not None else seconds_of(budget, "--budget")
-    settings = Settings(ranks, ppn, phases, seed, limit)
+    kinds = tuple(filter(None, patterns.split(",")))
+    if strange := [each for each in kinds if each not in PATTERNS]:
+        raise UsageError(f"--patterns {strange[0]}: there are {', '.join(PATTERNS)}")
+    settings = Settings(ranks, ppn, phases, seed, limit, kinds)
     words = words_of(launcher, "--launcher")
     ready = prepared(Wanted(simgrid, hosts_of(hosts), words, topology, name, way, settings))
     directory = data or output.with_suffix(".phases")
@@ -87,7 +96,7 @@ def learn(
     network = ["--topology", model.card.topology] if model.card.topology else []
     say(f"{output}: for p3s place, with {shlex.join([*network, '--model', str(output)])}")
     say(f"next: p3s machine show {quoted(output)}")
-    return 0
+    return say_reasons(doubts(model.card), "model", told=not json_)
 
 
 def _check(simgrid: Path | None, hosts: str, launcher: str, output: Path) -> None:

@@ -70,7 +70,7 @@ def placements(
     if not by:
         cheapest = _finalists(job, found, _SIMULATED[0])
         by = {k: by_cost(job, model, found[k]) for k in cheapest}
-    return ranked(job, model.name, found, by, timed, notes)
+    return ranked(job, model, found, by, timed, notes)
 
 
 def _proposals(

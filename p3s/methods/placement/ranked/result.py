@@ -11,7 +11,8 @@ import numpy as np
 from p3s.base.arrays import Floats
 from p3s.base.text import percent
 from p3s.laws.statistics import Z90
-from p3s.methods.placement.costs import CostModel, Seconds
+from p3s.methods.placement.costs import CostModel, LearnedCost, Seconds
+from p3s.methods.placement.learned import doubts as doubts_of_card
 from p3s.methods.placement.phases import all_traffic
 from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.types import Gain, PhaseUnder, Placements, Ranked, matters
@@ -149,7 +150,7 @@ def by_cost(job: Job, model: CostModel, one: Proposed) -> Ranked:
 
 def ranked(
     job: Job,
-    cost: str,
+    cost: CostModel,
     found: Sequence[Proposed],
     by: Mapping[int, Ranked],
     simulated: Mapping[int, PhaseTimes],
@@ -174,12 +175,15 @@ def ranked(
         topology=job.fabric.about.source if job.known else "",
         network=job.fabric.text if job.known else "",
         estimator=job.messages.name if simulated else "",
-        cost=cost,
+        cost=cost.name,
         matters=matters([one.time_s or 0.0 for one in timed]),
         ranked=(*timed, *rest),
         gains=tuple(_gains(timed, draws)),
         left_out=unknown,
-        reasons=tuple(_reasons(job, [simulated[k] for k in order if k in simulated], unknown)),
+        reasons=(
+            *_reasons(job, [simulated[k] for k in order if k in simulated], unknown),
+            *_of_model(cost, bool(simulated)),
+        ),
         notes=tuple(notes),
     )
 
@@ -208,6 +212,12 @@ def _gains(timed: Sequence[Ranked], draws: Draws | None) -> Iterator[Gain]:
             low, high = (None, None) if draws is None else draws.gain(0, at)
             middle = 1.0 - (timed[0].time_s or 0.0) / (timed[at].time_s or 1.0)
             yield Gain(over=usual, middle=middle, low=low, high=high)
+
+
+def _of_model(cost: CostModel, simulated: bool) -> Iterator[Reason]:
+    """Yield what speaks against a learned model; where all is simulated it has only sorted."""
+    for reason in doubts_of_card(cost.model.card) if isinstance(cost, LearnedCost) else ():
+        yield replace(reason, untrustworthy=False, rough=True) if simulated else reason
 
 
 def _reasons(job: Job, simulated: Sequence[PhaseTimes], unknown: float) -> Iterator[Reason]:

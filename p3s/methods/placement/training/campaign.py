@@ -7,13 +7,15 @@ messages, and the share of pairs inside nodes are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from p3s.base.arrays import Ints
 from p3s.base.errors import UsageError
+from p3s.base.extents import dims_balanced
 from p3s.base.text import plural
 from p3s.methods.placement.phases import Traffic, together, traffic
 from p3s.methods.placement.training.costs import Hockney
@@ -68,7 +70,7 @@ class Settings:
 
     ``ranks``: of the largest execution. ``slots``: ranks that a node has room for at most.
     ``phases``: of random pairs, about so many. ``budget_s``: seconds that they may take, None
-    where no time passes.
+    where no time passes. ``patterns``: of applications, beside the random pairs.
     """
 
     ranks: int = 128
@@ -76,16 +78,18 @@ class Settings:
     phases: int = 1500
     seed: int = 0
     budget_s: float | None = None
+    patterns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One phase of random pairs. ``inside``: share of the rounds that stay inside nodes."""
+    """One phase of random pairs, or of a pattern; inside: share of the rounds inside nodes."""
 
     messages: int
     nbytes: int
     inside: float
     seed: int
+    pattern: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +111,28 @@ class Execution:
         return rank_map("block", np.repeat(np.arange(len(self.nodes)), self.slots), names)
 
 
+#: Patterns of SC13 and their dimensions: 4 neighbours, 14 neighbours, all-to-all in rows.
+PATTERNS = {"halo2d": 2, "halo3d": 3, "rows": 3}
+
+
+def patterned(name: str, ranks: int, nbytes: int) -> Traffic:
+    """Return the messages of a pattern on the most even grid of these ranks, periodic."""
+    dims = dims_balanced(ranks, PATTERNS[name])
+    around = [step for step in product((-1, 0, 1), repeat=len(dims)) if any(step)]
+    steps = [each for each in around if sum(map(abs, each)) in (1, 3)]
+    if name == "rows":
+        steps = [(0, 0, k) for k in range(1, dims[-1])]
+    own = np.arange(ranks)
+    at = np.stack(np.unravel_index(own, dims), axis=1)
+    to = [np.ravel_multi_index(tuple(((at + step) % dims).T), dims) for step in steps]
+    parts = [traffic(ranks, own[own != dest], dest[own != dest], nbytes) for dest in to]
+    return together(parts) if parts else traffic(ranks, [], [], [])
+
+
 def traffic_of(draw: Draw, placed: RankMap) -> Traffic:
-    """Return the messages of random pairs."""
+    """Return the messages of random pairs, or of a pattern."""
+    if draw.pattern:
+        return patterned(draw.pattern, placed.n, draw.nbytes)
     return random_pairs(placed.node_of, draw.messages, draw.nbytes, draw.inside, draw.seed)[0]
 
 
@@ -145,7 +169,10 @@ def executions(
     each = max(settings.phases // len(planned), 4)
     made = [
         Execution(
-            number, _allocation(nodes, n, copy, rng), slots, tuple(_draws(each, n, slots, rng))
+            number,
+            _allocation(nodes, n, copy, rng),
+            slots,
+            tuple(_draws(each, n, slots, rng, settings.patterns)),
         )
         for number, (n, slots, copy) in enumerate(planned)
     ]
@@ -170,7 +197,9 @@ def _allocation(nodes: Ints, wanted: int, copy: int, rng: np.random.Generator) -
     return nodes[first : first + wanted]
 
 
-def _draws(number: int, nodes: int, slots: int, rng: np.random.Generator) -> Iterator[Draw]:
+def _draws(
+    number: int, nodes: int, slots: int, rng: np.random.Generator, patterns: Sequence[str]
+) -> Iterator[Draw]:
     for _ in range(number):
         inside = float(rng.choice(_INSIDE)) if slots > 1 else 0.0
         yield Draw(
@@ -178,6 +207,7 @@ def _draws(number: int, nodes: int, slots: int, rng: np.random.Generator) -> Ite
             round(2.0 ** rng.uniform(_SHORTEST, _LONGEST)),
             inside if nodes > 1 else 1.0,
             int(rng.integers(1 << 31)),
+            str(rng.choice(["", *patterns])) if patterns else "",
         )
 
 

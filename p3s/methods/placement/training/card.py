@@ -9,8 +9,9 @@ from typing import Any
 
 from p3s.base.text import figures, percent, plural, table, visible
 from p3s.cli.common import header
-from p3s.methods.placement.learned import Card, Learned, load
+from p3s.methods.placement.learned import Card, Learned, doubts, load
 from p3s.methods.placement.ranking import Agreement
+from p3s.report.show import reason_lines
 
 #: Ways to tell the time of a phase, by their codes.
 WAYS: Mapping[str, str] = {
@@ -21,6 +22,9 @@ WAYS: Mapping[str, str] = {
     "B": "class B: and of nodes",
     "C": "class C: and of the network",
     "corrected": "simulation, corrected by class C",
+    "SV": "line of one feature (LinReg-SV)",
+    "MV": "lines of several features (LinReg-MV)",
+    **{name: f"features {name} of SC13" for name in ("H1", "H2")},
 }
 _CAVEATS: Mapping[str, str] = {
     "not-converged": "its trees have not learned all there is: more trees, or a larger rate",
@@ -54,6 +58,7 @@ def render(model: Learned) -> str:
         "",
         f"used: {_name(card.features)}",
         *(f"caveat: {_CAVEATS.get(code, code)}" for code in card.caveats),
+        *reason_lines(doubts(card)),
     ]
     return "\n".join(lines)
 
@@ -73,6 +78,8 @@ def _row(code: str, each: Agreement) -> list[str]:
 
 
 def _span(model: Learned) -> str:
-    """Return the ends of what a model was trained on."""
+    """Return the ends of what a model was trained on, as far as it uses them."""
     most = dict(zip(model.names, model.most.tolist(), strict=True))
-    return f"up to {most['n']:.0f} nodes of {most['ppn']:.0f} ranks, {most['l(max)']:,.0f} bytes"
+    shapes = (("n", "{:.0f} nodes"), ("ppn", "{:.0f} ranks each"), ("l(max)", "{:,.0f} bytes"))
+    told = [form.format(most[name]) for name, form in shapes if name in most]
+    return f"up to {', '.join(told)}" if told else ", ".join(model.names)

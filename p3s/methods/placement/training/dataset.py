@@ -49,7 +49,7 @@ _OTHER = {
     "network": "another network",
     "nodes": "other nodes",
     "hosts": "other hosts",
-    "settings": "another --ranks, --ppn, --phases, --seed or --budget",
+    "settings": "another --ranks, --ppn, --phases, --seed, --budget or --patterns",
 }
 
 Say = Callable[[str], None]
@@ -107,6 +107,7 @@ class PhaseRow:
     seed: Natural
     seconds: NotNegative
     features: Mapping[str, float]
+    pattern: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,9 @@ class ExecutionFile:
     def phases_of(self) -> list[Phase]:
         """Return the traffic of the phases, and where its ranks are."""
         placed = Execution(self.execution, np.array(self.nodes), self.slots, ()).placed
-        draws = (Draw(row.messages, row.nbytes, row.inside, row.seed) for row in self.phases)
+        draws = (
+            Draw(row.messages, row.nbytes, row.inside, row.seed, row.pattern) for row in self.phases
+        )
         return [(campaign.traffic_of(draw, placed), placed) for draw in draws]
 
 

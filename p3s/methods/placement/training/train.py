@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,26 @@ from p3s.simulate.network import Network
 ALPHA_BETA, MAX_BYTES, SIMULATION = "alpha-beta", "max-bytes", "simulation"
 A, B, C, CORRECTED = "A", "B", "C", "corrected"
 LEARNED = (A, B, C, CORRECTED)
+#: Lines of the source: of one feature, and of several in three ranges. Sets of features of SC13.
+SV, MV = "SV", "MV"
+HYBRID = {
+    "H1": ("avg bytes", "max bytes", "max FIFO"),
+    "H2": ("avg bytes", "max bytes", "sum dilation AO", "max FIFO"),
+    "H3": ("avg bytes", "max bytes", "avg buffer", "max FIFO"),
+    "H4": ("avg bytes", "max bytes", "avg buffer TO"),
+    "H5": ("avg bytes TO", "avg buffer TO", "avg delay AO", "sum hops AO", "max FIFO"),
+    "H6": (
+        "avg bytes TO",
+        "avg buffer AO",
+        "avg delay TO",
+        "avg delay AO",
+        "sum hops AO",
+        "max FIFO",
+    ),
+}
+NAMES = (*LEARNED, SV, MV, *HYBRID)
+#: Features of these are read from a network's counters.
+_COUNTED = ("avg buffer", "avg delay")
 #: Class B has these beside those of class A.
 _CLASS_B = ("ND", "NM", "iND", "iNM")
 #: Features that a line goes first of in class C, beside what leaves the levels: what grows with the
@@ -53,6 +74,11 @@ class Way:
 
     names: tuple[str, ...]
     first: tuple[Product, ...]
+    fit: str = ""
+
+
+#: Trees of ways that are lines: one leaf, the middle of what the line misses.
+_LEAF = Settings(trees=1, rate=1.0, depth=1, leaf=1 << 30)
 
 
 def ways(names: Sequence[str]) -> dict[str, Way]:
@@ -62,11 +88,36 @@ def ways(names: Sequence[str]) -> dict[str, Way]:
     c = [x for x in names if x not in (*a, *b, SIMULATED)]
     out = [x for x in c if x.endswith(("D(max)", "M(max)"))]
     return {
+        SV: Way((*a, *b, *c), (), "single"),
+        MV: _several((*a, *b, *c)),
+        **{code: Way(each, ()) for code, each in HYBRID.items()},
         A: Way(tuple(a), ()),
         B: Way((*a, *b), ()),
         C: Way((*a, *b, *c), _line((*_FIRST_B, *(x for x in _FIRST_C if x in c), *out))),
         CORRECTED: Way((*a, *b, *c, SIMULATED), _line((SIMULATED,))),
     }
+
+
+def _several(names: tuple[str, ...]) -> Way:
+    """Return the line of several features in three ranges: the products of tables 4.2 to 4.4."""
+    shape = [x for x in names if re.fullmatch(r"\w+/\w+\(avg\)", x)]
+    named = {
+        "l": "l(max)", "D": "ND(avg)", "M": "NM(avg)", "T": "TD", "p": "ppn",
+        "s": re.split(r"[/(]", shape[0])[1] if shape else "",
+        "r": re.split(r"[/(]", shape[-1])[1] if shape else "", "q": shape[-1] if shape else "",
+    }  # fmt: skip
+    short, few = ("l(max)<=4096", "l(max)>4096"), ("ND(avg)<=131072", "ND(avg)>131072")
+    ranges = {
+        (few[0], short[0]): " pD lD rD pM lM rM plD prD lrD prM plrD".split(" "),
+        (few[0], short[1]): " l q lq D T lD qD lT qT lqD lqT".split(" "),
+        (few[1],): " l pl sl pls D pD lD sD plD psD lsD plsD".split(" "),
+    }
+    products = [
+        (*where, *(named[letter] for letter in term))
+        for where, terms in ranges.items()
+        for term in terms
+    ]
+    return Way(names, tuple(each for each in products if "" not in each), "robust")
 
 
 def _line(names: Sequence[str]) -> tuple[Product, ...]:
@@ -92,9 +143,16 @@ def train(
     rows = with_simulation(data, fabric, network)
     known = ways(list(rows[0]))
     table = _plain(data, fabric, network, rows)
-    for code, each in known.items():
+    for code in dict.fromkeys((*LEARNED, *filter(None, [way]))):
+        each = known[code]
         table[code] = cross_validated(
-            rows, data.seconds, data.execution, each.names, settings=settings, first=each.first
+            rows,
+            data.seconds,
+            data.execution,
+            each.names,
+            settings=_LEAF if each.fit else settings,
+            first=each.first,
+            fit=each.fit,
         )
     chosen = way or (CORRECTED if table[CORRECTED].mmre < table[C].mmre else C)
     model = learn(
@@ -124,8 +182,9 @@ def options(
     beyond them in nodes and data.
     """
     return {
-        "settings": settings,
+        "settings": _LEAF if way.fit else settings,
         "first": way.first,
+        "fit": way.fit,
         "apart": [_whole(rows, "PM(max)", 0), _whole(rows, "l(max)", _OCTAVES)],
         "beyond": _BEYOND,
     }
@@ -204,8 +263,13 @@ def prepared(wanted: Wanted) -> Ready:
     Errors: UsageError, P3SError: one line.
     """
     needed("learning a machine")
-    if wanted.way and wanted.way not in LEARNED:
-        raise UsageError(f"--way {wanted.way}: there are {', '.join(LEARNED)}")
+    if wanted.way and wanted.way not in NAMES:
+        raise UsageError(f"--way {wanted.way}: there are {', '.join(NAMES)}")
+    if counted := [x for x in HYBRID.get(wanted.way, ()) if x.startswith(_COUNTED)]:
+        raise UsageError(
+            f"--way {wanted.way}: {counted[0]} is a counter of a network's switches, which nothing "
+            "reads here; H1 and H2 do without"
+        )
     machine, hosts, name, facts = _machine(wanted)
     _check_hosts(hosts)
     topology = wanted.topology or _topology(wanted.platform)
@@ -267,5 +331,8 @@ def learned(ready: Ready, directory: Path, way: str = "", say: Say = lambda _: N
     data = measured(directory, ready.told, ready.fabric, ready.machine, say)
     say("training")
     told = ready.told
-    model = train(data, ready.fabric, told.machine, told.network, way=way, facts=ready.facts)
+    facts = {**ready.facts}
+    if told.settings.patterns:
+        facts["patterns beside random pairs"] = ", ".join(told.settings.patterns)
+    model = train(data, ready.fabric, told.machine, told.network, way=way, facts=facts)
     return replace(model, card=replace(model.card, named=ready.named, topology=ready.topology))

@@ -16,7 +16,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
-from p3s.base.text import plural, processes
+from p3s.base.text import ends, plural, processes
 from p3s.base.text import seconds as time_text
 from p3s.laws.statistics import Z90
 from p3s.machine.topology.inside import Node
@@ -111,8 +111,7 @@ def reasons_of(
 
 
 def _range(seen: Seen) -> str:
-    low, high = round(seen.low), round(seen.high)
-    return f"{low}" if low == high else f"{low} to {high}"
+    return ends(round(seen.low), round(seen.high))
 
 
 #: Part of the variance of communication's errors that is common to all configurations; the rest

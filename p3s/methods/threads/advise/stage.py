@@ -5,26 +5,29 @@ In the Python API: ``study.advise(nodes=8)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
-from p3s.base.settings import inputs_in
+from p3s.base.settings import has_threads, inputs_in
 from p3s.laws.statistics import Z90
 from p3s.machine.topology.inside import Node, read_node
 from p3s.methods.threads.advise.advisor import Advisor, Workload, next_runs
+from p3s.methods.threads.advise.processes import advised_counts
 from p3s.methods.threads.advise.text import AdviceFile
 from p3s.methods.threads.advise.types import (
     Advice,
+    Asked,
     Configuration,
     Limits,
     NextRun,
     Objective,
     admissible,
+    of_advice,
 )
 from p3s.methods.threads.predicting import (
     Case,
@@ -43,29 +46,11 @@ from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.parameters import Wanted, node_of
 from p3s.pipeline.records import opened
 from p3s.predict.surface import Surface
-from p3s.predict.types import Reason
+from p3s.predict.types import untrusted
 from p3s.replay.settings import ReplaySettings
 
 #: Numbers of nodes that are predicted for each number of threads; those between are interpolated.
 _LADDER = 4
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What advice is asked for: within which limits, for which values of the input.
-
-    nodes, cores: at most (0: no limit of cores); threads: to choose from, empty: all that fit.
-    """
-
-    nodes: int
-    cores: int
-    rest: str = ""
-    threads: tuple[int, ...] = ()
-    counts: tuple[int, ...] = ()
-    node: Node | None = None
-    smt: bool = False
-    objective: Objective = Objective.TIME
-    top: int = 3
 
 
 def advised(root: Path, asked: Asked, request: Request, progress: Progress) -> AdviceFile:
@@ -74,6 +59,10 @@ def advised(root: Path, asked: Asked, request: Request, progress: Progress) -> A
     Raises UsageError where no configuration is admissible, P3SError as predictions do.
     """
     study = opened(root)
+    if not has_threads(study):
+        return advised_counts(root, asked, request, progress)
+    if not asked.nodes and not asked.cores:
+        raise UsageError("--cores, --nodes: say how many there are, as in --cores 1024 --nodes 64")
     node = asked.node or node_of(at_threads(study, asked.rest, base_of(study)), request)
     if asked.threads:
         check_fits(asked.threads, node)
@@ -105,6 +94,10 @@ def advised(root: Path, asked: Asked, request: Request, progress: Progress) -> A
     cases = {rest: case_of(study, rest) for rest in inputs_in(study)}
     known = {rest: each for rest, each in cases.items() if each is not None}
     run, setting = _next(known, advisor, work, asked, node)
+    own, best = predicted.reasons, advice.best.configuration
+    if untrusted(own):  # of all configurations: those of the advised one speak for themselves
+        alone = Wanted([best.processes], [best.threads], asked.rest, node=node)
+        own = surface(study, alone, request, progress, only=True).reasons
     return AdviceFile(
         asked.rest,
         node,
@@ -114,7 +107,8 @@ def advised(root: Path, asked: Asked, request: Request, progress: Progress) -> A
         advisor.cells(work, asked.objective),
         run,
         setting,
-        tuple(_of_advice(predicted.reasons)),
+        tuple(of_advice(own, ("wide", "threads-differ"))),
+        others=tuple(each for each in untrusted(predicted.reasons) if each not in own),
     )
 
 
@@ -136,8 +130,6 @@ def advise(
     """
     if objective not in list(Objective):
         raise UsageError(f"advise: {objective!r} is not one of {', '.join(Objective)}")
-    if not nodes and not cores:
-        raise UsageError("advise: say how many nodes or cores there are")
     asked = Asked(
         nodes,
         cores,
@@ -148,19 +140,6 @@ def advise(
     )
     request = request_of(AUTO, network, True, ReplaySettings())
     return advised(root, asked, request, progress).advice
-
-
-def _of_advice(reasons: Sequence[Reason]) -> Iterator[Reason]:
-    """Yield reasons of predictions that are ones of advice, too.
-
-    An advisor has its own where intervals are wide and messages differ. Configurations whose
-    input grows with the processes cannot be compared by their times.
-    """
-    for reason in reasons:
-        if reason.code == "same-work":
-            yield replace(reason, untrustworthy=True)
-        elif reason.code not in ("wide", "threads-differ"):
-            yield reason
 
 
 def _limits(case: Case, node: Node, asked: Asked) -> Limits:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.base.artefacts import write_json
 from p3s.base.serialise import Published
-from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, table
+from p3s.base.text import (
+    NOT_KNOWN,
+    ends,
+    interval,
+    likely,
+    paragraph,
+    percent,
+    plural,
+    processes,
+    seconds,
+    table,
+)
 from p3s.machine.topology.inside import Node
 from p3s.methods.threads.advise.types import (
     Advice,
@@ -17,6 +29,7 @@ from p3s.methods.threads.advise.types import (
     NextRun,
     Objective,
 )
+from p3s.predict.gate import Answer
 from p3s.predict.types import Reason, in_short, untrusted
 from p3s.report.counts import thinned
 from p3s.report.show import reason_lines
@@ -27,6 +40,10 @@ MOST_LINES, MOST_ROWS = 12, 16
 _GAIN = 1e-3
 #: A smaller regret is not worth a sentence.
 _SURE = 0.005
+#: Columns that tell nothing of configurations without threads.
+_OF_THREADS = ("threads", "where", "index", "trusted")
+#: What is answered of process counts.
+_ANSWERED = ("largest efficient count", "turnover")
 #: How objectives are called.
 NAMES = {
     Objective.TIME: "run time",
@@ -42,8 +59,9 @@ class AdviceFile:
 
     setting: values of the input; nodes, cores: the limits (0: none of cores); cells: the best
     configuration for each number of processes and threads; next: the run that would narrow the
-    decision most, next_setting: values of its input; reasons: what speaks against the predictions
-    that it rests on.
+    decision most, next_setting: values of its input; reasons: what speaks against the prediction
+    of the advised one, others: against those of others alone. answers: of process counts without
+    threads, which is efficient and where the time turns; empty with threads.
     """
 
     setting: str
@@ -55,6 +73,8 @@ class AdviceFile:
     next: NextRun | None
     next_setting: str
     reasons: tuple[Reason, ...]
+    answers: tuple[Answer, ...] = ()
+    others: tuple[Reason, ...] = ()
 
 
 #: The format of advice.json.
@@ -74,8 +94,10 @@ def render(file: AdviceFile, command: str) -> str:
     if against:
         parts += [f"Do not rely on this advice: {in_short(against)}.", ""]
         parts += [*reason_lines(against[:MOST_LINES]), ""]
-    parts += [sentence(file), "", choices(file.advice), "", grid(file)]
+    parts += [sentence(file), *_answers(file.answers), "", choices(file), "", grid(file)]
     parts += reason_lines([r for r in reasons_of(file) if not r.untrustworthy][:MOST_LINES])
+    if file.others:
+        parts += paragraph(f"Other predictions are not to be relied on: {in_short(file.others)}.")
     if file.next is not None and file.next.gain > _GAIN:
         parts.append(next_run(file, command))
     return "\n".join(parts)
@@ -84,6 +106,12 @@ def render(file: AdviceFile, command: str) -> str:
 def sentence(file: AdviceFile) -> str:
     """Return what is advised, in two or three sentences."""
     best, objective = file.advice.best, file.advice.objective
+    if file.answers:
+        return (
+            f"Take {processes(best.configuration.processes)}: {NAMES[objective]} "
+            f"{_objective(objective, best.objective)}, the least of "
+            f"{plural(file.advice.considered, 'process count')} ({likely(best.chance)} likely)."
+        )
     limit = f" and {plural(file.cores, 'core')}" if file.cores else ""
     text = (
         f"Take {what(best.configuration)}: {NAMES[objective]} "
@@ -98,6 +126,11 @@ def sentence(file: AdviceFile) -> str:
     return text
 
 
+def _answers(answers: Sequence[Answer]) -> list[str]:
+    """Return a line for each answer on process counts: the largest efficient one, the turn."""
+    return [f"{name}: {each.text}" for name, each in zip(_ANSWERED, answers, strict=False)]
+
+
 def what(at: Configuration) -> str:
     """Return a configuration in words."""
     far = ", far from each other" if at.far else ""
@@ -109,14 +142,15 @@ def what(at: Configuration) -> str:
 
 def _objective(objective: Objective, value: Interval) -> str:
     if objective == Objective.CORE_HOURS:
-        return f"{value.value:.3g} core hours ({value.low:.3g} to {value.high:.3g})"
+        return f"{value.value:.3g} ({ends(value.low, value.high, '.3g')})"
     return f"{seconds(value.value)} ({interval(value.low, value.high)})"
 
 
-def choices(advice: Advice) -> str:
+def choices(file: AdviceFile) -> str:
     """Return the best configurations as a table."""
-    head, cells = table_of(advice)
-    return table(cells, head, left=0)
+    head, cells = table_of(file.advice)
+    kept = [k for k, name in enumerate(head) if not (file.answers and name in _OF_THREADS)]
+    return table([[row[k] for k in kept] for row in cells], [head[k] for k in kept], left=0)
 
 
 def table_of(advice: Advice) -> tuple[list[str], list[list[str]]]:
@@ -131,7 +165,7 @@ def table_of(advice: Advice) -> tuple[list[str], list[list[str]]]:
             seconds(choice.seconds.value),
             interval(choice.seconds.low, choice.seconds.high),
             percent(choice.regret),
-            percent(choice.chance),
+            likely(choice.chance),
             percent(choice.efficiency),
             seconds(choice.index),
             f"{choice.core_hours:.3g}",
@@ -175,7 +209,10 @@ def grid(file: AdviceFile) -> str:
     ]
     shown = thinned(rows, MOST_ROWS)
     less = f"\n{len(shown)} of {len(rows)} counts; the others are in advice.json"
-    text = table(shown, ["processes", *(plural(t, "thread") for t in threads)], left=0)
+    name = (
+        [NAMES[file.advice.objective]] if file.answers else [plural(t, "thread") for t in threads]
+    )
+    text = table(shown, ["processes", *name], left=0)
     return text + (less if len(shown) < len(rows) else "")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -176,6 +176,37 @@ class Objective(StrEnum):
     INDEX = "efficiency-index"
     CORE_INDEX = "core-index"
     CORE_HOURS = "core-hours"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What advice is asked for: within which limits, for which values of the input.
+
+    nodes, cores: at most (0: no limit of cores); threads: to choose from, empty: all that fit.
+    """
+
+    nodes: int
+    cores: int
+    rest: str = ""
+    threads: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
+    node: Node | None = None
+    smt: bool = False
+    objective: Objective = Objective.TIME
+    top: int = 3
+
+
+def of_advice(reasons: Sequence[Reason], own: Collection[str] = ()) -> Iterator[Reason]:
+    """Yield reasons of predictions that are ones of advice, too.
+
+    own: codes of which an advisor has its own. Configurations whose input grows with the
+    processes cannot be compared by their times.
+    """
+    for reason in reasons:
+        if reason.code == "same-work":
+            yield replace(reason, untrustworthy=True)
+        elif reason.code not in own:
+            yield reason
 
 
 class Interval(NamedTuple):

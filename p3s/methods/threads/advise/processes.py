@@ -1,0 +1,165 @@
+"""Advice on a study without threads: which process count, by the draws of its prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from p3s.base.arrays import Floats
+from p3s.base.errors import P3SError, UsageError
+from p3s.base.progress import Progress
+from p3s.base.settings import counts_behind
+from p3s.base.study import Study
+from p3s.machine.topology.inside import Node
+from p3s.methods.threads.advise.advisor import regret_of
+from p3s.methods.threads.advise.text import AdviceFile
+from p3s.methods.threads.advise.types import (
+    Advice,
+    Asked,
+    Cell,
+    Choice,
+    Configuration,
+    Interval,
+    Objective,
+    of_advice,
+)
+from p3s.model.grid.admissible import candidates
+from p3s.model.stage import load as load_model
+from p3s.pipeline.basis import Request
+from p3s.pipeline.parameters import at_value, node_of
+from p3s.pipeline.predicting import PredictArguments, estimation, predict_study, predicted
+from p3s.pipeline.records import opened
+from p3s.pipeline.stages import ensure_model
+from p3s.predict.distribution import NUMBER, ends_of
+from p3s.predict.gate import Answer, parse, settled
+from p3s.predict.rows import drawn
+from p3s.predict.scaling import KNEE_EFFICIENCY
+from p3s.predict.types import Count, Prediction, Reason, untrusted
+
+#: Counts are advised up to so many times the largest traced one, where no limit is given.
+_AHEAD = 4
+
+
+def advised_counts(root: Path, asked: Asked, request: Request, progress: Progress) -> AdviceFile:
+    """Return which process counts have the least of the objective, how sure that is, and why.
+
+    Raises UsageError where no count is within the limits, P3SError as predictions do.
+    """
+    study = opened(at_value(root, asked.rest.split(","), progress) if asked.rest else root)
+    if asked.node:
+        settings = replace(request.settings, cores_per_node=asked.node.slots)
+        request = replace(request, settings=settings)
+    node = asked.node or node_of(study, request)
+    ensure_model(study, progress)
+    counts = _counts(study, asked, node)
+    _, found = predicted(study, PredictArguments(tuple(counts), request), progress)
+    rows = [row for row in found.counts if row.n in counts and drawn(row) is not None]
+    if not rows:
+        raise P3SError(f"{root}: the run time is not known at {', '.join(map(str, counts))}")
+    value = np.stack([_draws(row, found.base, asked.objective, node) for row in rows], axis=1)
+    chance = np.bincount(value[1:].argmin(axis=1), minlength=len(rows)) / NUMBER
+    told = zip(rows, value.T, regret_of(value[1:]).tolist(), chance.tolist(), strict=True)
+    choices = [_choice(*each, node) for each in told]
+    best = min(choices, key=lambda choice: choice.regret).configuration.processes
+    own = _reasons(study, found, best, request, progress)
+    return AdviceFile(
+        asked.rest,
+        node,
+        asked.nodes,
+        asked.cores,
+        Advice(
+            asked.objective,
+            tuple(sorted(choices, key=lambda choice: choice.regret)[: asked.top]),
+            len(rows),
+        ),
+        tuple(
+            Cell(c.configuration.processes, 1, c.configuration, c.objective.value, c.regret)
+            for c in choices
+        ),
+        None,
+        "",
+        own,
+        answers=tuple(_answers(rows, best, found, own)),
+        others=tuple(each for each in untrusted(found.reasons) if each not in own),
+    )
+
+
+def _counts(study: Study, asked: Asked, node: Node) -> list[int]:
+    """Return the counts to choose from: those that are named, else traced ones and doublings."""
+    traced = study.signature_counts()
+    known, largest = load_model(study.root).admissible, max(traced)
+    limits = [limit for limit in (asked.cores, asked.nodes * node.slots) if limit]
+    top = min(limits, default=_AHEAD * largest)
+    taken = range(1, top + 1) if known is None else candidates(known, top + 1)
+    doubled = [largest << k for k in range(1, top.bit_length()) if largest << k <= top]
+    near = (min((n for n in taken if n >= at), default=largest) for at in doubled)
+    found = sorted(n for n in {*(asked.counts or {*traced, *near})} if not limits or n <= top)
+    if not found:
+        raise UsageError(f"no process count that can be predicted is within {top} cores")
+    return found
+
+
+def _draws(row: Count, base: Count, objective: Objective, node: Node) -> Floats:
+    """Return what is to be least at a count and at its draws: (1 + draws,), the first its value."""
+    times, first = _drawn(row), _drawn(base)
+    if objective == Objective.TIME:
+        return times
+    if objective == Objective.CORE_HOURS:
+        return times * (-(-row.n // node.slots) * node.cores / 3600.0)
+    return np.asarray(times**2 * row.n / (base.n * first))
+
+
+def _drawn(row: Count) -> Floats:
+    """Return a row's time and its draws, all the same where they are not known: (1 + NUMBER,)."""
+    found = drawn(row)
+    return np.append(row.time_s, np.full(NUMBER, row.time_s) if found is None else found)
+
+
+def _choice(row: Count, value: Floats, regret: float, chance: float, node: Node) -> Choice:
+    """Return a count with what is expected of it; value: of the objective, and its draws."""
+    nodes, middle = -(-row.n // node.slots), float(value[0])
+    return Choice(
+        Configuration(row.n, 1, min(row.n, node.slots), nodes),
+        Interval(middle, *ends_of(value[1:], middle)),
+        Interval(row.time_s, row.low_s or row.time_s, row.high_s or row.time_s),
+        row.compute_s,
+        row.comm_s,
+        row.efficiency,
+        row.time_s / row.efficiency,
+        row.time_s * nodes * node.cores / 3600.0,
+        regret,
+        chance,
+    )
+
+
+def _reasons(
+    study: Study, found: Prediction, n: int, request: Request, progress: Progress
+) -> tuple[Reason, ...]:
+    """Return what speaks against the prediction of a count, whatever speaks against larger ones."""
+    reasons = found.reasons
+    if n < found.last.n and reasons:
+        counts = sorted({*counts_behind(study), n} - {*range(n + 1, found.last.n + 1)})
+        how = estimation(dict.fromkeys(counts, study), counts, request, progress)
+        reasons = predict_study(study, counts, replace(how, requested=[n])).reasons
+    return tuple(of_advice(reasons))
+
+
+def _answers(
+    rows: Sequence[Count], best: int, found: Prediction, own: Sequence[Reason]
+) -> Iterator[Answer]:
+    """Yield which is the largest efficient count, and whether the time turns after the best."""
+
+    def answer(demand: str, condition: str, n: int) -> Answer:
+        whose = replace(found, reasons=tuple(own)) if n <= best else found
+        return settled(demand, parse(condition), whose, n)
+
+    least = f"{100 * KNEE_EFFICIENCY:.0f} %"
+    each = [answer(f"{least} or more", f"efficiency@{r.n} >= {least}", r.n) for r in rows]
+    yield next((one for one in reversed(each) if (one.chance or 0.0) > 0.5), each[0])
+    last = min((row.n for row in rows if row.n > best), default=best)
+    before = max((row.n for row in rows if row.n < last), default=last)
+    if before < last:
+        yield answer(f"slower than {before}", f"time@{last} > time@{before}", last)
