@@ -45,7 +45,7 @@ from p3s.machine.topology.read import read_fabric  # noqa: E402
 from p3s.methods.placement.allocation import allocation  # noqa: E402
 from p3s.methods.placement.candidates import candidates  # noqa: E402
 from p3s.methods.placement.costs import SIMULATED, Phase, network_id, row_of  # noqa: E402
-from p3s.methods.placement.learned import Learned, columns, learn  # noqa: E402
+from p3s.methods.placement.learned import LearnedModel, columns, learn  # noqa: E402
 from p3s.methods.placement.links import link_features  # noqa: E402
 from p3s.methods.placement.phases import Traffic  # noqa: E402
 from p3s.methods.placement.ranking import agreement, rcc  # noqa: E402
@@ -53,7 +53,7 @@ from p3s.methods.placement.simulated import simulated_seconds  # noqa: E402
 from p3s.methods.placement.training import train as training  # noqa: E402
 from p3s.methods.placement.training.campaign import Settings  # noqa: E402
 from p3s.methods.placement.training.costs import hockney_of, network_of, seconds_of  # noqa: E402
-from p3s.methods.placement.training.dataset import Dataset, Told, measured  # noqa: E402
+from p3s.methods.placement.training.dataset import Dataset, DatasetHeader, measure_dataset  # noqa: E402
 from p3s.methods.placement.training.jobs import (  # noqa: E402
     Job,
     SimulatedMachine,
@@ -160,8 +160,8 @@ def asked(work: Path, name: str, machine: SimulatedMachine) -> list[Asked]:
 def data_of(work: Path, name: str, machine: SimulatedMachine) -> Dataset:
     """Return the phases that a machine is learned from."""
     fabric, hosts = FABRICS[name], tuple(f"n-{node}" for node in range(NODES))
-    told = Told(name, network_id(fabric), tuple(range(NODES)), hosts, TRAINED)
-    return measured(work / f"{name}.phases", told, fabric, machine)
+    told = DatasetHeader(name, network_id(fabric), tuple(range(NODES)), hosts, TRAINED)
+    return measure_dataset(work / f"{name}.phases", told, fabric, machine)
 
 
 def whole(work: Path, name: str) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def _ways(
     rows: list,
     truth: list[Asked],
     new: list,
-    model: Learned,
+    model: LearnedModel,
 ) -> Iterator[Way]:
     """Yield what each way says of the phases; the ends of intervals of class C and of the model."""
     phases = [each.phase for each in truth]

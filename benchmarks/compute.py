@@ -135,7 +135,7 @@ def emulate(benches: Sequence[Bench]) -> None:
     """Count instructions at the small counts and with the smaller inputs, each once."""
     from p3s.base.study import Study
     from p3s.cli.progress import progress
-    from p3s.pipeline.tracing.counts import Asked
+    from p3s.pipeline.tracing.counts import CountRequest
     from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
     from p3s.signature_runner.recording import Recording
 
@@ -148,7 +148,7 @@ def emulate(benches: Sequence[Bench]) -> None:
                 request = TraceRequest(
                     study.root,
                     tuple(b.command(which)),
-                    Asked(tuple(missing)),
+                    CountRequest(tuple(missing)),
                     timeout_s=10 * TIMEOUT_S,
                     recording=Recording(work="instructions"),
                     times=False,

@@ -33,7 +33,7 @@ import numpy as np
 from p3s.methods.baseline import iterations as table
 from p3s.methods.baseline.trees.diagnostics import shares
 from p3s.methods.baseline.trees.evaluate import Evaluator
-from p3s.methods.baseline.trees.features import derived
+from p3s.methods.baseline.trees.features import derive_features
 from p3s.methods.baseline.trees.grow import grow
 from p3s.methods.baseline.trees.types import Growing, Table, Tree
 
@@ -112,7 +112,7 @@ def run_case(program: Path, case: Case, run: int, mpiexec: str) -> list[str]:
 def campaign(app: str, sweeps: int, out: Path, mpiexec: str, built: Path) -> None:
     """Add what is missing of so many sweeps to a table of iterations."""
     path = out / f"{app}.csv"
-    done = {row.run for row in table.read([path])} if path.exists() else set()
+    done = {row.run for row in table.read_iterations([path])} if path.exists() else set()
     begin = time.monotonic()
     for number in range(sweeps):
         for i, case in enumerate(sweep(app, number)):
@@ -189,7 +189,7 @@ def as_table(found: Sequence[Point], cores: int) -> Table:
         for name in ("workload", "workers", "threads")
     )
     more = {"oversubscribed": np.maximum(k * t - cores, 0.0)}
-    return Table({**derived(w, k, t), **more}, np.array([p.seconds for p in found]))
+    return Table({**derive_features(w, k, t), **more}, np.array([p.seconds for p in found]))
 
 
 def grown(train: Table, app: str, *, split: bool) -> Tree:
@@ -245,7 +245,7 @@ def main() -> int:
                 campaign(app, options.sweeps, options.out, tool("mpiexec"), built)
     else:
         for path in options.file:
-            compare(table.runs(table.read([path]), options.statistic), options.cores)
+            compare(table.runs(table.read_iterations([path]), options.statistic), options.cores)
     return 0
 
 

@@ -124,7 +124,7 @@ def _pair(builder: Builder, directory: Path, one: int, other: int) -> dict[str, 
     kept = directory / f"pair-{one}-{other}.txt"
     if not kept.exists():
         kept.write_text(machine.between(builder, tree(builder, (one, other))))
-    return network.parsed(kept.read_text())
+    return network.parse_network(kept.read_text())
 
 
 def traced(program: Program, builder: Builder, build: Build, directory: Path) -> Path:

@@ -162,7 +162,7 @@ def fold(n: int, turns: int, slow: bool) -> dict[str, float]:
     """Return seconds and memory in MB of a folded loop."""
     from dataclasses import replace
 
-    from p3s.simulate.folded import Loop, folded
+    from p3s.simulate.folded import Loop, fold_times
     from p3s.simulate.network import rough_network
     from p3s.simulate.simulate import simulate
     from p3s.simulate.steps import Section
@@ -182,7 +182,7 @@ def fold(n: int, turns: int, slow: bool) -> dict[str, float]:
 
     begin = time.process_time()
     loop = Loop(Section("halo", (0,), steps, WINDOW, 0, turns, 1.0, ()), steps, rank, weight, n)
-    folded(loop, run)
+    fold_times(loop, run)
     return {"seconds": time.process_time() - begin, "peak_mb": resident_mib(True)}
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from figures import Figure, Found
 
-from p3s.methods.tasks.queue import Served, queue_of, time_of
+from p3s.methods.tasks.queue import ServerRecord, queue_of, time_of
 
 TASKS, MEAN, WAY = 600, 1e-3, 2e-6
 TRACED, ASKED = (3, 5, 8), (16, 32, 64)
@@ -49,7 +49,7 @@ TASKS_OF: dict[str, Draw] = {
 
 def dealt(
     tasks: np.ndarray, workers: int, service: float, rng: np.random.Generator
-) -> tuple[float, Served]:
+) -> tuple[float, ServerRecord]:
     """Return how long a master with these tasks takes, and what its trace shows."""
     asks = [(WAY, worker) for worker in range(1, workers + 1)]
     left, of, took = tasks.tolist()[::-1], [], []
@@ -65,7 +65,7 @@ def dealt(
         else:
             stopped += 1
     ranks = tuple(range(1, workers + 1))
-    shown = Served(0, ranks, tasks, np.array(of), np.array(took), 64.0, 8.0, ())
+    shown = ServerRecord(0, ranks, tasks, np.array(of), np.array(took), 64.0, 8.0, ())
     return free + WAY, shown
 
 

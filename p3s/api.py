@@ -25,8 +25,8 @@ from p3s.base.extensions import load as loaded
 from p3s.base.progress import Progress
 from p3s.base.text import plural, processes
 from p3s.pipeline.basis import AUTO, Request, request_of
-from p3s.pipeline.predicting import PredictArguments, predicted, predicted_weak, what_ifs_of
-from p3s.pipeline.records import Directory, model_record, opened, traced
+from p3s.pipeline.predicting import PredictArguments, ensure_prediction, predicted_weak, what_ifs_of
+from p3s.pipeline.records import Directory, load_study, model_record, open_traces
 from p3s.pipeline.stages import (
     ensure_compute,
     ensure_model,
@@ -66,7 +66,7 @@ __all__ = [
 
 def open_study(path: Path | str) -> Study:
     """Return the study in a directory; raises P3SError where there is none."""
-    return Study(opened(Path(path)))
+    return Study(load_study(Path(path)))
 
 
 def trace(
@@ -75,14 +75,16 @@ def trace(
     """Trace a program at ``counts`` into the directory ``study``; return the study.
 
     ``command``: the launcher command with {np}, as "mpiexec -n {np} ./program input".
-    ``settings``: ``progress``, and those of p3s.pipeline.tracing.study.traced, as repeats=3.
+    ``settings``: ``progress``, and those of p3s.pipeline.tracing.study.trace_command, as repeats=3.
     Counts that failed are told and left out; raises P3SError, in one line, where too few are left.
     Ctrl-C ends the runs; finished ones stay.
     """
-    from p3s.pipeline.tracing.study import traced
+    from p3s.pipeline.tracing.study import trace_command
 
     told = settings.pop("progress", None) or progress_here()
-    return Study(traced(Path(study), command, _wanted(counts, "trace"), told, **settings), told)
+    return Study(
+        trace_command(Path(study), command, _check_counts(counts, "trace"), told, **settings), told
+    )
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,7 @@ class Study:
         known = n in ensure_signatures(self._directory, self._progress)
         if not known:
             self.scale(n)
-        found = matrix_of(traced(self.path), n)
+        found = matrix_of(open_traces(self.path), n)
         if found is None or isinstance(found, str):
             raise P3SError(f"{self.path}: no matrix of {processes(n)}: {found or 'damaged'}")
         return Matrix(n, known, found)
@@ -312,7 +314,7 @@ class Study:
         prediction is unusable. ``what_if``: changes such as latency/2, as of --what-if. Raises
         P3SError, in one line.
         """
-        wanted = _wanted(counts)
+        wanted = _check_counts(counts)
         file = None if machine is None else Path(machine)
         arguments = PredictArguments(
             tuple(wanted),
@@ -324,7 +326,7 @@ class Study:
             within=within,
             what_if=what_ifs_of(list(what_if)),
         )
-        study, result = predicted(self._directory, arguments, self._progress)
+        study, result = ensure_prediction(self._directory, arguments, self._progress)
         return Prediction.of(PREDICTION.data(result), study.prediction_path)
 
     def predict_weak(
@@ -348,7 +350,7 @@ class Study:
         from p3s.pipeline.parameters import with_parameters
 
         request = self._request(estimator, network, settings)
-        arguments = PredictArguments(tuple(_wanted(counts)), request, knee=knee, only=only)
+        arguments = PredictArguments(tuple(_check_counts(counts)), request, knee=knee, only=only)
         study = with_parameters(self.path)
         found, _ = predicted_weak(study, arguments, law, list(params), self._progress)
         return found
@@ -389,11 +391,11 @@ class Study:
     def explain(self, phase: int) -> str:
         """Return what the equations of a phase rest on: the values behind each rule, its rivals."""
         from p3s.model.text import phase_values
-        from p3s.report.explain import chosen, render
+        from p3s.report.explain import choose_calls, render
 
         ensure_model(self._directory, self._progress)
         record = model_record(self._directory)
-        values = phase_values(record.model, phase, chosen(record.model, phase, None, False))
+        values = phase_values(record.model, phase, choose_calls(record.model, phase, None, False))
         return render(record.model, values, record.places, phase, None, False)
 
     def gate(self, *conditions: str, base: Study | None = None) -> tuple[Finding, ...]:
@@ -444,7 +446,7 @@ class Study:
         return f"<p>{escape(repr(self))}</p>{self.runs._repr_html_()}"
 
 
-def _wanted(counts: Iterable[int] | int, what: str = "predict") -> list[int]:
+def _check_counts(counts: Iterable[int] | int, what: str = "predict") -> list[int]:
     """Return process counts, ascending; raises UsageError where there is none."""
     try:
         wanted = sorted({index(n) for n in ([counts] if isinstance(counts, int) else counts)})

@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class ReplaySetup:
     """What is known before anything is launched; ``mpi`` is None where none is installed.
 
     ``rough``: costs of messages that are used until they are measured.
@@ -55,7 +55,7 @@ def prepare(
     *,
     machine: Path | None = None,
     say: Say | None = None,
-) -> Prepared:
+) -> ReplaySetup:
     """Plan the replay of a scaled trace; launches nothing. ``machine``: file for the estimates."""
     from p3s.base.host.hosts import allocated_hosts
     from p3s.machine.topology.switches import read_topology
@@ -87,7 +87,7 @@ def prepare(
     network = rough(machine)
     planned = replace(settings, hosts=hosts)
     plan = make_plan(sections, mapping, topology, planned, network, library)
-    return Prepared(trace, plan, mpi, library, network)
+    return ReplaySetup(trace, plan, mpi, library, network)
 
 
 def rough(machine: Path | None) -> Network:
@@ -129,7 +129,7 @@ def run(
     ``out_json``; raises P3SError.
     """
     from p3s.program.own_costs import usual_creation
-    from p3s.replay.costs.evaluate import evaluate, simulated
+    from p3s.replay.costs.evaluate import evaluate, simulate_replay
     from p3s.replay.costs.result import write_result
     from p3s.replay.engine.job import ResultStore
     from p3s.replay.plan.plan import timed_programs
@@ -150,7 +150,7 @@ def run(
         plan.programs, plan.placement_of, settings.budget_s * (1.0 - share), scale
     )
     say("simulating")
-    simulation = simulated(
+    simulation = simulate_replay(
         trace,
         plan,
         results,
@@ -182,7 +182,7 @@ class Launches:
     """
 
     def __init__(
-        self, ready: Prepared, settings: ReplaySettings, store: ResultStore, say: Say
+        self, ready: ReplaySetup, settings: ReplaySettings, store: ResultStore, say: Say
     ) -> None:
         self.ready, self.settings, self.store, self.say = ready, settings, store, say
         self.wall_s = 0.0

@@ -67,13 +67,13 @@ def on_hosts(
     ``hosts``: of the four nodes, repeats allowed; None or empty: this machine. A launcher with {np}
     in its words is left as it is: its own options decide where processes go. Errors: P3SError.
     """
-    if hosts and len(hosts) != NODES and not _placed(mpi):
+    if hosts and len(hosts) != NODES and not _takes_count(mpi):
         raise P3SError(f"hosts {','.join(hosts)}: {len(hosts)} names for {NODES} nodes")
     each = [hosts[process.node] for process in world.processes] if hosts else []
     return put_on_hosts(mpi, each, environ)
 
 
-def _placed(mpi: Mpi) -> bool:
+def _takes_count(mpi: Mpi) -> bool:
     return any("{np}" in word for word in mpi.words)
 
 
@@ -86,7 +86,7 @@ def put_on_hosts(
     """
     from p3s.base.host import mpi as known
 
-    if _placed(mpi):
+    if _takes_count(mpi):
         return mpi
     words = [*mpi.words, "-n", "{np}"]
     if mpi.kind == known.SLURM and not any(word.startswith("--mpi") for word in mpi.words):
@@ -151,13 +151,13 @@ def landing_problem(
         return f"{world.size} processes were to be started, but {len(places)} were"
     if not hosts:
         return None
-    problem = _misplaced(world, [place.name for place in places], hosts)
+    problem = _find_misplaced(world, [place.name for place in places], hosts)
     if problem and all(place.node for place in places):
-        return _misplaced(world, [place.node for place in places], hosts) and problem
+        return _find_misplaced(world, [place.node for place in places], hosts) and problem
     return problem
 
 
-def _misplaced(world: World, names: Sequence[str], hosts: Sequence[str]) -> str | None:
+def _find_misplaced(world: World, names: Sequence[str], hosts: Sequence[str]) -> str | None:
     where: dict[int, set[str]] = {}
     for process, name in zip(world.processes, names, strict=True):
         where.setdefault(process.node, set()).add(_short(name))
@@ -197,11 +197,11 @@ def what_is_seen(directory: Path, size: int) -> str:
     early = [f"process {rank}" for rank in range(size) if rank not in there]
     stopped = [text for text in doing.values() if text.endswith(STOPPED)]
     if early and not stopped and all(text.endswith(STARTING) for text in doing.values()):
-        return f"{_some(early, ', ')} in MPI_Init, or before it"
-    return _some(stopped or list(doing.values()))
+        return f"{_join_some(early, ', ')} in MPI_Init, or before it"
+    return _join_some(stopped or list(doing.values()))
 
 
-def _some(parts: Sequence[str], between: str = "; ") -> str:
+def _join_some(parts: Sequence[str], between: str = "; ") -> str:
     more = f" (and {len(parts) - _SHOWN} more)" if len(parts) > _SHOWN else ""
     return between.join(parts[:_SHOWN]) + more
 
@@ -373,7 +373,7 @@ class _Output:
             return errors[0]
         stalled = sorted(self._marked(STALL_MARK), key=_process)
         if stalled:
-            return f"nothing moved any more; pending: {_some(stalled)}"
+            return f"nothing moved any more; pending: {_join_some(stalled)}"
         # The last line of a traceback names the exception.
         lines = [*self._lines, self._rest["stderr"]]
         for before, line in zip(lines[::-1][1:], lines[::-1], strict=False):

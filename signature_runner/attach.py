@@ -114,7 +114,7 @@ def claim(folder: Path, launch: Launch | None) -> None:
     path = folder / (NAME if launch.everywhere else f"{NAME}-{host}")
     text = "\n".join((launch.name, host, str(pid), born(pid), ""))
     if _taken(path, text, launch):
-        with compiling.locked("claim"):  # of those that find an old one, one takes its place
+        with compiling.lock_cache("claim"):  # of those that find an old one, one takes its place
             if _taken(path, text, launch, gone=True):
                 raise P3SError(
                     f"{folder}: another launch is about to write its captures there; choose"
@@ -316,7 +316,7 @@ def tracer_for(program: str, here: Place) -> build.TracerBuild:
     known = _known_path(program, library, above)
     found, python = _recall(known)
     if found is None:
-        with compiling.locked("lookup"):
+        with compiling.lock_cache("lookup"):
             found, python = _recall(known)
             if found is None:
                 found = build.ensure_tracer(None, program, above, here.family)

@@ -75,7 +75,7 @@ def bug_report(look: Callable[[], Sequence[Check]]) -> str:
     sections = [
         Section("Versions", tuple(_versions())),
         Section("Machine", tuple(_machine())),
-        Section("Checks", tuple(_checked(look))),
+        Section("Checks", tuple(_run_checks(look))),
         Section("Packages", tuple(_packages())),
         Section("Environment", tuple(_environment(os.environ))),
     ]
@@ -126,7 +126,7 @@ def _field(path: Path, name: str, mark: str) -> str:
     return ""
 
 
-def _checked(look: Callable[[], Sequence[Check]]) -> Iterator[tuple[str, str]]:
+def _run_checks(look: Callable[[], Sequence[Check]]) -> Iterator[tuple[str, str]]:
     try:
         found = look()
     except Exception as error:  # what is to be reported may be just that

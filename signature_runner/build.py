@@ -11,7 +11,7 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError
 from p3s.base.host import compiling, mpi
-from p3s.base.host.compiling import c_compiler, cache_dir, compiled, made_once, run_tool
+from p3s.base.host.compiling import c_compiler, cache_dir, compile_cached, made_once, run_tool
 from p3s.signature_runner.tracer import generate
 
 _FOLDER = Path(__file__).parent / "tracer"
@@ -143,7 +143,7 @@ def ensure_counter() -> Path:
     come and there is no C compiler.
     """
     made = compiling.taken(COUNTER_NAME, COUNTER_SOURCES, COUNTER_FLAGS)
-    return made or compiled(
+    return made or compile_cached(
         COUNTER_NAME,
         COUNTER_SOURCES,
         COUNTER_FLAGS,

@@ -52,7 +52,7 @@ class Deaths(threading.Thread):
 
     def _look(self) -> None:
         self._find()  # one that was not known yet may have ended before those that were
-        ended = frozenset(pid for pid, page in self._page_of.items() if _marked(page))
+        ended = frozenset(pid for pid, page in self._page_of.items() if _is_marked(page))
         if ended:
             self.order.append(ended)
         for pid in ended:
@@ -89,7 +89,7 @@ def _word(page: mmap.mmap) -> int:
     return int(struct.unpack_from("<I", page, ALIVE_OFFSET)[0])
 
 
-def _marked(page: mmap.mmap) -> bool:
+def _is_marked(page: mmap.mmap) -> bool:
     return bool(_word(page) & OWNER_DIED)
 
 

@@ -25,7 +25,14 @@ from p3s.base.host.mpi import (
 from p3s.capture.capture import Capture, read_capture
 from p3s.capture.modules import is_elf
 from p3s.signature_runner.archive import has_tracer, relink
-from p3s.signature_runner.endings import Death, End, How, first_death, last_call, unfinished
+from p3s.signature_runner.endings import (
+    Death,
+    End,
+    RankEnd,
+    describe_timeout,
+    first_death,
+    last_call,
+)
 from p3s.signature_runner.output import (
     OUTPUTS,
     Words,
@@ -92,7 +99,7 @@ class EndedRun:
     def verdict(self) -> Verdict:
         """Judge the run."""
         found = self._judged()
-        rank = uncounted(self.captures) if self.counted and not found.error else None
+        rank = find_uncounted(self.captures) if self.counted and not found.error else None
         if rank is not None:
             error = (
                 f"{self.shown}: the instructions of rank {rank} were not counted, because it"
@@ -123,7 +130,7 @@ class EndedRun:
             return Verdict(
                 status,
                 f"{shown}: not finished after {self.timeout_s:g} s at {np} ranks, stopped;"
-                f"{unfinished(captures, program_said(run_dir).text)}",
+                f"{describe_timeout(captures, program_said(run_dir).text)}",
                 left=left,
             )
         if (run_dir / "other-mpi").exists():
@@ -212,7 +219,7 @@ class EndedRun:
         facts = (how + last).removeprefix(", ")
         return f"rank {death.rank} of {self.np} died" + (f" ({facts})" if facts else "")
 
-    def _before_init(self, how: How) -> tuple[str, str]:
+    def _before_init(self, how: RankEnd) -> tuple[str, str]:
         """Return why a run failed of which nothing was captured, and the file that says all of it.
 
         A crash comes first, then what the launcher gives as its reason, then the program's last
@@ -255,7 +262,7 @@ class EndedRun:
         return f"{self.shown}: no MPI call seen: {why}"
 
 
-def stopped(run_dir: Path) -> Verdict:
+def judge_stopped(run_dir: Path) -> Verdict:
     """Judge a run that was ended because all ranks had seen every relevant phase often enough."""
     return Verdict("stopped", work_unit=work_unit(captures_of(run_dir)))
 
@@ -266,7 +273,7 @@ def work_unit(captures: Mapping[int, Capture]) -> str | None:
     return units.pop() if len(units) == 1 else None
 
 
-def uncounted(captures: Mapping[int, Capture]) -> int | None:
+def find_uncounted(captures: Mapping[int, Capture]) -> int | None:
     """Return the first rank whose instructions were not counted, None if all were."""
     ranks = [r for r, c in captures.items() if c.header.work_unit != "instructions"]
     return min(ranks, default=None)
@@ -293,7 +300,7 @@ def _first_line(path: Path) -> str:
     return tail(path).strip().partition("\n")[0]
 
 
-def _reason(how: How, said: Words) -> str:
+def _reason(how: RankEnd, said: Words) -> str:
     """Return the program's last words where they are why it ended, "" where that is not known.
 
     Whom a signal ends had no time for words, but for SIGABRT, which a program sends itself.

@@ -45,7 +45,7 @@ class End(Enum):
 
 
 @dataclass(frozen=True)
-class How:
+class RankEnd:
     """How a rank ended, with its exit code, its signal's name or what MPI_Abort was given."""
 
     end: End = End.UNKNOWN
@@ -60,25 +60,25 @@ class Death:
     """What is known of a failure: the rank, None if unknown, and how it ended."""
 
     rank: int | None = None
-    how: How = How()
+    how: RankEnd = RankEnd()
 
 
-def _signalled(number: int) -> How:
+def _describe_signal(number: int) -> RankEnd:
     try:
-        return How(End.SIGNALLED, signal.Signals(number).name)
+        return RankEnd(End.SIGNALLED, signal.Signals(number).name)
     except ValueError:
-        return How(End.SIGNALLED, f"signal {number}")
+        return RankEnd(End.SIGNALLED, f"signal {number}")
 
 
-def _exit(code: int | str) -> How:
-    return How(End.EXITED, str(code))
+def _exit(code: int | str) -> RankEnd:
+    return RankEnd(End.EXITED, str(code))
 
 
-def _exited(code: int) -> How:
+def _describe_exit(code: int) -> RankEnd:
     """Describe the exit code of a launcher that passes on that of one rank."""
     number = -code if code < 0 else code - 128
     if number in {int(known) for known in signal.Signals}:
-        return _signalled(number)
+        return _describe_signal(number)
     return _exit(code)
 
 
@@ -97,7 +97,7 @@ def _hydra_named(text: str) -> tuple[int, int, int] | None:
     return (pid, 0, status) if _HYDRA_STRING.search(text) else (pid, status, 0)
 
 
-def _hydra_total(text: str, code: int) -> How:
+def _hydra_total(text: str, code: int) -> RankEnd:
     """Describe how the run ended by MPICH's launcher's own exit code, if that can be told.
 
     It ORs the statuses of all ranks, also of those it killed itself: a code with the bits of
@@ -105,20 +105,20 @@ def _hydra_total(text: str, code: int) -> How:
     """
     match = _HYDRA_STRING.search(text)
     if match is None:
-        return _exited(code)
+        return _describe_exit(code)
     number = int(match[1])
     # SIGSEGV has the bits of SIGKILL, too, but nothing else is likely to add up to it.
     if number & signal.SIGKILL == signal.SIGKILL and number != signal.SIGSEGV:
-        return How()
-    return _signalled(number)
+        return RankEnd()
+    return _describe_signal(number)
 
 
-def _srun_how(task: re.Match[str]) -> How:
+def _srun_how(task: re.Match[str]) -> RankEnd:
     if task["code"]:
         return _exit(task["code"])
     named = {signal.strsignal(number): number for number in signal.valid_signals()}
     number = named.get(task["how"].partition(" (")[0])
-    return _signalled(number) if number else How(End.SIGNALLED, task["how"])
+    return _describe_signal(number) if number else RankEnd(End.SIGNALLED, task["how"])
 
 
 def first_death(
@@ -133,40 +133,40 @@ def first_death(
     family: of the launcher, code: its exit code; deaths: process ids in the order of their ends.
     """
     text = tail(run_dir / "stdout.txt") + "\n" + tail(run_dir / "stderr.txt")
-    found = _stated(text, captures, family, code) or _concluded(
+    found = _find_death(text, captures, family, code) or _conclude_death(
         text, captures, family, code, deaths
     )
     if found.how.end in (End.UNKNOWN, End.EXITED):
         number = crash_signal(run_dir)
-        return Death(found.rank, _signalled(number)) if number else found
+        return Death(found.rank, _describe_signal(number)) if number else found
     return found
 
 
-def _stated(text: str, captures: Mapping[int, Capture], family: str, code: int) -> Death | None:
+def _find_death(text: str, captures: Mapping[int, Capture], family: str, code: int) -> Death | None:
     """Return the death that a capture or the launcher's text names, None where none does."""
     for rank, capture in captures.items():
         if capture.header.aborting:
-            return Death(rank, How(End.ABORTED, str(capture.header.abort_code)))
+            return Death(rank, RankEnd(End.ABORTED, str(capture.header.abort_code)))
     if (fatal := _OPENMPI_ERROR.search(text)) and int(fatal[1]) in captures:
-        return Death(int(fatal[1]), How(End.MPI_ERROR, mpi_error(text)))
+        return Death(int(fatal[1]), RankEnd(End.MPI_ERROR, mpi_error(text)))
     if match := _OPENMPI_RANK.search(text):
         if _IMPROPER.match(text, match.end()):
-            return Death(int(match[1]), How(End.NO_FINALIZE))
+            return Death(int(match[1]), RankEnd(End.NO_FINALIZE))
         how = _OPENMPI_HOW.search(text, match.start())
-        said = _exited(code)
+        said = _describe_exit(code)
         if how:
-            said = _signalled(int(how[1])) if how[1] else _exit(how[2])
+            said = _describe_signal(int(how[1])) if how[1] else _exit(how[2])
         return Death(int(match[1] or match[2]), said)
     task = _SRUN_TASK.search(text) if family == SLURM else None
     if task:  # the first that srun names; then it ends the others
         return Death(int(task["rank"]), _srun_how(task))
     fatal = _MPICH_FATAL.search(text)
     if fatal and int(fatal[1]) in captures:
-        return Death(int(fatal[1]), How(End.MPI_ERROR, mpi_error(text)))
+        return Death(int(fatal[1]), RankEnd(End.MPI_ERROR, mpi_error(text)))
     return None
 
 
-def _concluded(
+def _conclude_death(
     text: str,
     captures: Mapping[int, Capture],
     family: str,
@@ -174,7 +174,7 @@ def _concluded(
     deaths: Sequence[frozenset[int]],
 ) -> Death:
     """Return the death that follows from where the ranks were and in which order they ended."""
-    how_all = _hydra_total(text, code) if family == MPICH else _exited(code)
+    how_all = _hydra_total(text, code) if family == MPICH else _describe_exit(code)
     unfinished = {rank: c.header for rank, c in captures.items() if not c.complete}
     outside = [rank for rank, header in unfinished.items() if not header.in_call]
     named = _hydra_named(text) if family == MPICH else None
@@ -184,7 +184,7 @@ def _concluded(
         return Death(first[0], how_all)
     if named is not None:
         pid, status, number = named
-        own = _exit(status) if status else _signalled(number)
+        own = _exit(status) if status else _describe_signal(number)
         ranks = [rank for rank, header in unfinished.items() if header.pid == pid]
         # Whom Hydra has killed itself it names as well; else it is the one that failed. One that
         # SIGKILL met outside of MPI while all others waited inside was not killed by Hydra.
@@ -212,7 +212,7 @@ def last_call(capture: Capture | None) -> str:
     return ""
 
 
-def unfinished(captures: Mapping[int, Capture], said: str) -> str:
+def describe_timeout(captures: Mapping[int, Capture], said: str) -> str:
     """Return where the ranks of a run that took too long were, and what to do.
 
     said: the program's last words, which are why a rank is done while others wait for it: a Python

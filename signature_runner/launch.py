@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from p3s.base import workers
 from p3s.base.artefacts import SCHEMA_VERSION, cannot_be_written, read_json, write_json
-from p3s.base.errors import P3SError, RunFailed
+from p3s.base.errors import P3SError, RunFailure
 from p3s.base.host import command, mpi
 from p3s.base.host.cores import Team, cores, team_for
 from p3s.base.host.processes import MARK, end_with_parent, new_mark, stop
@@ -29,7 +29,7 @@ from p3s.capture.layout import NAME
 from p3s.capture.recording_plan import Plan
 from p3s.signature_runner import build, emulate, standard_input
 from p3s.signature_runner.deaths import Deaths
-from p3s.signature_runner.diagnose import LOST, EndedRun, stopped
+from p3s.signature_runner.diagnose import LOST, EndedRun, judge_stopped
 from p3s.signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
 from p3s.signature_runner.standard_input import StandardInput
 
@@ -149,7 +149,7 @@ def _copy(
 
 
 @dataclass(frozen=True)
-class _Ended:
+class _LauncherEnd:
     """How a launcher ended, and in which order ranks did (process ids, see Deaths)."""
 
     exit_code: int
@@ -207,7 +207,7 @@ def _execute(
     np: int,
     seen: Saturation | None,
     on_timeout: Callable[[], None] | None,
-) -> _Ended:
+) -> _LauncherEnd:
     """Run a launcher to its end, or until all there was to see has been."""
     how = "ended"
     failed: list[OSError] = []
@@ -215,7 +215,7 @@ def _execute(
     with (
         open(run_dir / "stdout.txt", "wb", buffering=0) as out,
         open(run_dir / "stderr.txt", "wb", buffering=0) as err,
-        standard_input.opened(run_dir) as stdin,
+        standard_input.open_input(run_dir) as stdin,
     ):
         begin = time.monotonic()
         try:
@@ -260,7 +260,7 @@ def _execute(
                 thread.join(_GRACE_S)
     if failed:
         raise cannot_be_written(run_dir, failed[0]) from failed[0]
-    return _Ended(process.returncode, wall_s, how == "timed out", how == "seen", order)
+    return _LauncherEnd(process.returncode, wall_s, how == "timed out", how == "seen", order)
 
 
 def _prepare(run_dir: Path) -> None:
@@ -378,7 +378,7 @@ def run_traced(
     oversubscribed = np * width > cores() if sharing is None else sharing
     limit = _Limit(run_dir, timeout_s, start_s)
 
-    def attempt(tracer: build.TracerBuild | None) -> _Ended:
+    def attempt(tracer: build.TracerBuild | None) -> _LauncherEnd:
         mark = new_mark()
         argv = _argv(parsed, tracer, run_dir, recording, mark, team)
         _prepare(run_dir)
@@ -401,7 +401,7 @@ def run_traced(
     limit_s = limit.most_s if ended.timed_out else None
     code, wall_s = ended.exit_code, ended.wall_s
     if ended.stopped:
-        verdict = stopped(run_dir)
+        verdict = judge_stopped(run_dir)
     else:
         verdict = EndedRun(
             run_dir, parsed, np, code, limit_s, trace, counted, ended.deaths, recording.unfinalized
@@ -427,5 +427,5 @@ def run_traced(
     }
     write_json(run_dir / "run.json", info)
     if verdict.error:
-        raise RunFailed(verdict.error, code, verdict.status, verdict.left)
+        raise RunFailure(verdict.error, code, verdict.status, verdict.left)
     return RunOutcome(code, wall_s, np, oversubscribed, run_dir, verdict.problems, ended.stopped)

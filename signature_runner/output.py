@@ -161,7 +161,7 @@ def launcher_said(run_dir: Path, launcher: str) -> Words:
         blocks = [match["text"] for match in _BLOCKS.finditer(text) if match["text"]]
         blocks = [block for block in blocks if not _ABOUT_A_RANK.search(block)]
         if blocks:
-            return Words(f"{launcher}: {_shortened(blocks[0]).rstrip('.')}", name)
+            return Words(f"{launcher}: {_shorten_block(blocks[0]).rstrip('.')}", name)
     return Words()
 
 
@@ -181,7 +181,7 @@ def crash_signal(run_dir: Path) -> int:
     return 0
 
 
-def _shortened(block: str) -> str:
+def _shorten_block(block: str) -> str:
     """Return a text of paragraphs as one line: of a long one the first sentence and the end."""
     parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", block.strip())]
     whole = " ".join(parts)

@@ -68,7 +68,7 @@ def _block(folder: Path, number: int, count: int) -> Block:
     return Block(tuple(words), count, own)
 
 
-def launched(runs: Sequence[Sequence[Block]]) -> list[str]:
+def find_launch_words(runs: Sequence[Sequence[Block]]) -> list[str]:
     """Return the words after the launcher that start such a launch at any process count.
 
     ``runs``: of several counts, or of one; then the largest block has all further processes.
@@ -82,7 +82,7 @@ def launched(runs: Sequence[Sequence[Block]]) -> list[str]:
     counts = [_count(column, totals) for column in columns]
     if all(count.isdigit() for count in counts):
         rest = max(range(len(counts)), key=lambda k: (columns[k][0], k))
-        counts[rest] = _less(totals[0] - columns[rest][0])
+        counts[rest] = _count_minus(totals[0] - columns[rest][0])
     words: list[str] = []
     for count, program in zip(counts, programs[0], strict=True):
         words += [":"] * bool(words) + ["-n", count, *program]
@@ -92,7 +92,7 @@ def launched(runs: Sequence[Sequence[Block]]) -> list[str]:
 _WAY = "give the launcher command after --, as -- mpiexec -n 1 A : -n {np-1} B"
 
 
-def _less(by: int) -> str:
+def _count_minus(by: int) -> str:
     return f"{{np-{by}}}" if by else "{np}"
 
 
@@ -106,14 +106,16 @@ def _count(column: Sequence[int], totals: Sequence[int]) -> str:
                 return text
         except UsageError:
             continue
-    raise UsageError(f"{_listed(column)} of {_listed(totals)} processes follow no rule; {_WAY}")
+    raise UsageError(
+        f"{_join_numbers(column)} of {_join_numbers(totals)} processes follow no rule; {_WAY}"
+    )
 
 
 def _laws(count: int, total: int) -> Iterator[str]:
     yield str(count)
-    yield _less(total - count)
+    yield _count_minus(total - count)
     yield f"{{np/{total // count}}}"
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))

@@ -58,7 +58,7 @@ class StandardInput:
 NONE = StandardInput(os.devnull, 0, 0, "")
 
 
-def opened(run_dir: Path) -> BinaryIO:
+def open_input(run_dir: Path) -> BinaryIO:
     """Open the copy of a run's input at its begin; nothing to read where the run has none."""
     path = run_dir / NAME
     return open(path if path.exists() else os.devnull, "rb")
@@ -79,7 +79,7 @@ def of_file(path: str, begin: int = 0) -> StandardInput:
 
 
 @cache
-def own() -> StandardInput:
+def take_input() -> StandardInput:
     """Return the standard input of this process for the programs that it starts.
 
     A file is opened again for each; a pipe is read to its end, once. A terminal or another device
@@ -90,13 +90,13 @@ def own() -> StandardInput:
         if stat.S_ISREG(kind):
             return of_file(f"/proc/self/fd/{os.dup(0)}", os.lseek(0, 0, os.SEEK_CUR))
         if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
-            return of_file(f"/proc/self/fd/{_spooled()}")
+            return of_file(f"/proc/self/fd/{_spool_pipe()}")
     except OSError:
         pass  # it is closed
     return NONE
 
 
-def _spooled() -> int:
+def _spool_pipe() -> int:
     """Return a descriptor of a file with all that comes through the pipe on standard input."""
     if not select.select([0], [], [], _SILENT_S)[0]:
         tell(
@@ -121,7 +121,7 @@ def digest_in(info: Mapping[str, Any]) -> str | None:
 
 def input_for(
     study: Traces,
-    stdin: Callable[[], StandardInput] = own,
+    stdin: Callable[[], StandardInput] = take_input,
     say: Callable[[str], None] = tell,
     *,
     force: bool = False,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.base import workers
 from p3s.base.artefacts import write_json
-from p3s.base.errors import P3SError, RunFailed, UsageError
+from p3s.base.errors import P3SError, RunFailure, UsageError
 from p3s.base.extents import extents_at, names_count, shape, with_extents
 from p3s.base.progress import Progress
 from p3s.base.records import Traces, commit_run, keep_failed_run, stage_run
 from p3s.base.text import one_line
 from p3s.base.trust import sign
 from p3s.signature_runner.recording import Recording
-from p3s.signature_runner.standard_input import StandardInput, input_for, own
+from p3s.signature_runner.standard_input import StandardInput, input_for, take_input
 
 if TYPE_CHECKING:
     from p3s.capture.chunks import Header
@@ -38,7 +38,7 @@ class Launch:
     command: tuple[str, ...]
     timeout_s: float
     extents: Mapping[int, tuple[int, ...]]
-    stdin: Callable[[], StandardInput] = own
+    stdin: Callable[[], StandardInput] = take_input
     force: bool = False
 
 
@@ -111,14 +111,14 @@ def trace_once(
         if isinstance(err, UsageError) or not isinstance(err, P3SError):
             raise
         code, status = info.get("exit_code"), str(info.get("status", "failed"))
-        reason, left = (err.reason, err.left) if isinstance(err, RunFailed) else (str(err), "")
-        raise RunFailed(reason, code, status, left, kept) from err
+        reason, left = (err.reason, err.left) if isinstance(err, RunFailure) else (str(err), "")
+        raise RunFailure(reason, code, status, left, kept) from err
     return TracedRun(
         0, outcome.wall_s, outcome.exit_code, outcome.oversubscribed, extents, problems
     )
 
 
-def refused(code: int | None, target: Path) -> bool:
+def did_no_work(code: int | None, target: Path) -> bool:
     """Tell whether the program ended with an error before it did any work in a run that failed.
 
     ``code``: exit code of the launcher; ``target``: where the run was to go.

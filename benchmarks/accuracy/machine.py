@@ -21,7 +21,7 @@ def measured(builder: Builder, path: Path, platform: str = "flat") -> str:
     two = cluster.Cluster(builder.directory / "two", 2, platform)
     two.write()
     text = between(builder, two)
-    save(path, network.parsed(text))
+    save(path, network.parse_network(text))
     return text
 
 

@@ -157,10 +157,10 @@ def regression(study: Path, truth: Mapping[int, float]) -> dict[int, float]:
     from p3s.methods.baseline.fromstudy import times_of_study
     from p3s.methods.baseline.model import fit_series
     from p3s.methods.baseline.times import series_of
-    from p3s.pipeline.records import traced
+    from p3s.pipeline.records import open_traces
 
     try:
-        whole = fit_series(series_of(times_of_study(traced(study)).runs))
+        whole = fit_series(series_of(times_of_study(open_traces(study)).runs))
     except P3SError as error:
         say(f"{study}: no regression: {error}")
         return {}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p3s.base.errors import P3SError
-from p3s.methods.baseline.families import Data, Fitted
+from p3s.methods.baseline.families import Data, FittedFamily
 from p3s.methods.baseline.families import fit as fit_family
 from p3s.methods.baseline.regression import least_norm
 
@@ -100,7 +100,7 @@ class Explicit:
     def predict(self, rows: Design) -> Array:
         """Return seconds of all rows."""
         parameters = {"linear": list(self.linear), "n_params": len(self.linear)}
-        return Fitted("explicit", parameters, rows.names).predict(rows.n, rows.inputs)
+        return FittedFamily("explicit", parameters, rows.names).predict(rows.n, rows.inputs)
 
 
 def _fit_anyway(q: Array, t: Array, x: Array, w: Array, ridge: float) -> dict[str, Any]:

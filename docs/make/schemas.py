@@ -16,9 +16,9 @@ from typing import Any
 
 from p3s.base import schemas
 from p3s.base.artefacts import SCHEMA_VERSION, VERSIONS
-from p3s.base.extensions import provided
+from p3s.base.extensions import load_provided
 from p3s.base.records import RUN_SCHEMA, ReplayRead, RunRead, StudyRead
-from p3s.base.serialise import Published, Range, is_array, number_of
+from p3s.base.serialise import FileFormat, Range, is_array, number_of
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
 from p3s.costs import types as costs
 from p3s.costs.parameters import laws as parameters
@@ -139,18 +139,18 @@ def _description(kind: type) -> str:
 
 
 #: Those whose schemas are written by hand are not here: prediction, cluster, topology.
-FORMATS: tuple[Published[Any], ...] = (
-    Published(STUDY_SCHEMA, SCHEMA_VERSION, StudyRead, more=True),
-    Published(RUN_SCHEMA, SCHEMA_VERSION, RunRead, more=True),
+FORMATS: tuple[FileFormat[Any], ...] = (
+    FileFormat(STUDY_SCHEMA, SCHEMA_VERSION, StudyRead, more=True),
+    FileFormat(RUN_SCHEMA, SCHEMA_VERSION, RunRead, more=True),
     store.SIGNATURE,
     times.TIMES,
-    Published(model.SCHEMA, VERSIONS[model.SCHEMA], Model),
+    FileFormat(model.SCHEMA, VERSIONS[model.SCHEMA], Model),
     costs.COMPUTE,
     program.SCALED,
     program.COMMS,
     program.ORDER,
-    Published(REPLAY_SCHEMA, REPLAY_VERSION, ReplayRead, more=True),
-    Published(VALIDATION, SCHEMA_VERSION, Comparison, more=True),
+    FileFormat(REPLAY_SCHEMA, REPLAY_VERSION, ReplayRead, more=True),
+    FileFormat(VALIDATION, SCHEMA_VERSION, Comparison, more=True),
     parameters.FAMILY,
     surface.SURFACE,
     advice.ADVICE,
@@ -161,11 +161,11 @@ FORMATS: tuple[Published[Any], ...] = (
     WEAK,
     summary.FAR,
     places.SITES,
-    *provided("schemas"),
+    *load_provided("schemas"),
 )
 
 
-def made(form: Published[Any]) -> dict[str, Any]:
+def made(form: FileFormat[Any]) -> dict[str, Any]:
     """Return the schema of a format as its types are now."""
     return schema_of(form.kind, form.schema, form.version, more=form.more)
 

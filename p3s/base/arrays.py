@@ -24,7 +24,7 @@ def place_in_run(*keys: np.ndarray) -> Ints:
     return place - np.maximum.accumulate(np.where(new, place, 0))
 
 
-def mixed(x: npt.ArrayLike) -> npt.NDArray[np.uint64]:
+def mix_bits(x: npt.ArrayLike) -> npt.NDArray[np.uint64]:
     """Return numbers with their bits mixed (splitmix64)."""
     z = np.asarray(x).astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -20,9 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from p3s.base.errors import Damaged, Defect, OtherVersion, P3SError
+from p3s.base.errors import DamagedFile, Defect, OtherVersion, P3SError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
-from p3s.base.staging import new_file, shown
+from p3s.base.staging import new_file, unhide_path
 from p3s.base.version import __version__
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ def digest_of(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def sealed(data: bytes) -> bytes:
+def add_digest(data: bytes) -> bytes:
     """Return the text of an artefact with its digest in it, in place of one it may have."""
     plain = _DIGEST.sub(b"", data[:_HEAD_BYTES], count=1) + data[_HEAD_BYTES:]
     at = _VERSION_LINE.search(plain)
@@ -295,7 +295,7 @@ def cannot_be_written(path: Path, err: OSError) -> P3SError:
     remedy = (
         "make room there, or choose another disk" if full else "choose a directory you can write to"
     )
-    return P3SError(f"{shown(path)}: cannot be written: {reason(err)}; {remedy}")
+    return P3SError(f"{unhide_path(path)}: cannot be written: {reason(err)}; {remedy}")
 
 
 @contextmanager
@@ -374,7 +374,7 @@ def write_json(path: Path, obj: dict[str, Any], made_of: Iterable[Path] = ()) ->
     if inputs := _digests(path, made_of):
         head[_MADE_OF] = inputs
     rest = {key: value for key, value in obj.items() if key != "digest"}
-    write_bytes(path, sealed(as_json({**head, **rest}).encode("utf-8")))
+    write_bytes(path, add_digest(as_json({**head, **rest}).encode("utf-8")))
 
 
 def _is_whole(data: bytes, known: bool) -> bool:
@@ -382,10 +382,10 @@ def _is_whole(data: bytes, known: bool) -> bool:
     head = data[:_HEAD_BYTES]
     if not known:
         return _LOST_DIGEST.search(head) is None
-    return _DIGEST.search(head) is not None and sealed(data) == data
+    return _DIGEST.search(head) is not None and add_digest(data) == data
 
 
-def unusable(path: Path, why: object, remedy: str) -> Damaged:
+def unusable(path: Path, why: object, remedy: str) -> DamagedFile:
     """Return the error of a file with a content that cannot be: damaged, or P3S wrote it so.
 
     remedy: the command that makes a damaged file again.
@@ -396,7 +396,7 @@ def unusable(path: Path, why: object, remedy: str) -> Damaged:
     except OSError:
         as_written = False
     if not as_written:
-        return Damaged(f"{path}: damaged ({text}); {remedy}")
+        return DamagedFile(f"{path}: damaged ({text}); {remedy}")
     return Defect(
         f"{path}: cannot be used ({text}), though it is as p3s wrote it; this is a bug in p3s "
         f"{__version__}: please report it with the output of p3s doctor --report"
@@ -454,7 +454,9 @@ def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, A
     except ValueError as err:
         refuse_foreign(path, ReadBy.OWN, data)
         why = " ".join(str(err).split())[:120]
-        raise Damaged(f"{path}: damaged, not a {schema} file ({why}){_made_by(schema)}") from err
+        raise DamagedFile(
+            f"{path}: damaged, not a {schema} file ({why}){_made_by(schema)}"
+        ) from err
     if not isinstance(obj, dict) or obj.get("schema") != schema:
         refuse_foreign(path, ReadBy.OWN, data)
         found = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
@@ -467,7 +469,7 @@ def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, A
             f"reads version {wanted}; use the p3s that wrote it or start a new study"
         )
     if not _is_whole(data, "digest" in obj):
-        raise Damaged(
+        raise DamagedFile(
             f"{path}: damaged, or changed since p3s wrote it{_made_by(schema)}; a change that is "
             "meant is read once the line with the digest is deleted"
         )

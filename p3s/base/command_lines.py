@@ -11,7 +11,7 @@ from p3s.base.records import Traces
 from p3s.base.text import command_line
 
 
-def listed(counts: int | Sequence[int]) -> str:
+def join_counts(counts: int | Sequence[int]) -> str:
     """Return counts as -n takes them."""
     return str(counts) if isinstance(counts, int) else ",".join(map(str, counts))
 
@@ -59,7 +59,7 @@ def study_root(traces: Traces) -> str:
     return str(traces.root if elsewhere(traces) is None else traces.root.resolve())
 
 
-def shown(traces: Traces, words: Sequence[str]) -> str:
+def render_from_here(traces: Traces, words: Sequence[str]) -> str:
     """Return a command with the study's launcher as a line that works from here.
 
     A relative name in the study's command is one from where that was run.

@@ -22,11 +22,11 @@ class P3SError(Exception):
     exit_code = 1
 
 
-class Damaged(P3SError):
+class DamagedFile(P3SError):
     """A file is cut short or holds what it cannot hold."""
 
 
-class Defect(Damaged):
+class Defect(DamagedFile):
     """A file has the digest that P3S gave it, and P3S cannot use it: making it again does not help.
 
     Who changed it may have made the digest anew, so it ends a command as other failures do.
@@ -37,7 +37,7 @@ class OtherVersion(P3SError):
     """A file was written by another version of P3S."""
 
 
-class RunFailed(P3SError):
+class RunFailure(P3SError):
     """A run of the program failed.
 
     ``reason``: why; ``code``: exit code of the launcher, None when it was not even started;
@@ -69,7 +69,7 @@ class PartialResult(P3SError):
     exit_code = 3
 
 
-class GateFailed(P3SError):
+class GateFailure(P3SError):
     """A condition the user asked to be held did not hold."""
 
     exit_code = 4

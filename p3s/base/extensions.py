@@ -57,7 +57,7 @@ Content = Literal["scaled", "run", "simulated", "points"]
 class Writer:
     """A format that ``p3s export --to`` writes.
 
-    ``function``: ``module:name`` of (content, p3s.formats.exported.Exported): it writes the content
+    ``function``: ``module:name`` of (content, p3s.formats.exported.ExportResult): writes content
     (p3s.formats: run.Run, scaled.Scaled, study.Points) and adds to what is said. ``summary``: its
     line in the help. ``suffix``: of a new file or directory. ``of_ranks``: it can be of some ranks.
     ``splits``: of a part of the run it is a directory, a file for each section, without the suffix.
@@ -73,7 +73,7 @@ class Writer:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportNotes:
     """What a capture lacks: (MPI call, events) that are not in it; what to mind, a line each."""
 
     left_out: tuple[tuple[str, int], ...] = ()
@@ -86,7 +86,7 @@ class Reader(Protocol):
     def recognise(self, path: Path) -> Path | None:
         """Return what is to be read of a file or directory; None where it is another format."""
 
-    def read(self, source: Path, directory: Path) -> Imported:
+    def read(self, source: Path, directory: Path) -> ImportNotes:
         """Write it as a capture into an empty directory; P3SError where it cannot be read."""
 
 
@@ -111,7 +111,7 @@ class Estimator:
 class Extension:
     """What one method or format adds; words are ``module:name`` of an object of that protocol.
 
-    ``sections``: p3s.report.sections.Section. ``schemas``: p3s.base.serialise.Published.
+    ``sections``: p3s.report.sections.Section. ``schemas``: p3s.base.serialise.FileFormat.
     ``studies``: functions of a study's directory (a path), its progress and more, which the Python
     API offers as methods of a study, under their names. ``alternatives``: a command of the core,
     and a function that is asked first: of parameters of the command, by their names, and typer
@@ -142,7 +142,7 @@ def extensions() -> tuple[Extension, ...]:
     return tuple(_extension(name) for name in modules)
 
 
-def provided(kind: str) -> Iterator[Any]:
+def load_provided(kind: str) -> Iterator[Any]:
     """Yield the objects of one kind (``readers``, ``writers``, ...) of all extensions."""
     for each in extensions():
         yield from (load(where) for where in getattr(each, kind))

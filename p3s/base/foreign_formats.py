@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from p3s.base.errors import P3SError
-from p3s.base.text import quoted
+from p3s.base.text import quote_word
 
 #: Bytes of a file that show its format, and entries of a directory that are looked at.
 _HEAD_BYTES, _ENTRIES = 4096, 64
@@ -78,7 +78,7 @@ def refuse_foreign(path: Path | str, reader: ReadBy, head: bytes | None = None) 
     known = next((each for each in map(format_of, heads) if each is not None), None)
     if known is None or known.reader is reader:
         return
-    command = known.reader.format(file=quoted(path))
+    command = known.reader.format(file=quote_word(path))
     raise P3SError(f"{path}: is {known.name}, which this command does not read; run: {command}")
 
 

@@ -273,7 +273,7 @@ def queue_of(op: str) -> int:
 
     What one-sided operations leave is completed by the synchronisation of their window alone.
     """
-    own = called(op)
+    own = resolve_function(op)
     if own == op or own in REQUEST_BASED or kind_of(own) != RMA:
         return ORDINARY
     return OF_TARGET if op.endswith(("_target_recv", "_target_wait")) else OF_ORIGIN
@@ -284,7 +284,7 @@ def is_answer(op: str) -> bool:
     return op.endswith("_target_send")
 
 
-def unwaited(op: str) -> bool:
+def lacks_waiter(op: str) -> bool:
     """Tell whether nobody waits for the request of a part of a one-sided call.
 
     The target's half, where the origin alone synchronises, and what it answers.
@@ -297,26 +297,26 @@ def outside(op: str) -> str:
     return op + _OUTSIDE
 
 
-def called(op: str) -> str:
+def resolve_function(op: str) -> str:
     """Return the function that the program calls: MPI_Sendrecv of MPI_Sendrecv_recv."""
     op = op.removesuffix(_OUTSIDE)
     return _CALLED.get(op, op)
 
 
-def named(op: str) -> str:
+def name_phase_op(op: str) -> str:
     """Return the name by which a phase is called: that of the function, but of halves their own."""
-    return op if op in HALVES else called(op)
+    return op if op in HALVES else resolve_function(op)
 
 
 def of_one_call(op: str) -> bool:
     """Tell whether a call is several such messages: one after the other they are no loop."""
-    several = kind_of(called(op)) in (NEIGHBOR, PARTITIONED)
+    several = kind_of(resolve_function(op)) in (NEIGHBOR, PARTITIONED)
     return op in _LIKE and several and op != "MPI_Pready_send"
 
 
 def place_of(op: str) -> str:
     """Return what makes a call one place of the program: started operations are MPI_Start."""
-    own = called(op)
+    own = resolve_function(op)
     return "MPI_Start" if own.endswith("_init") else own
 
 

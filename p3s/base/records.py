@@ -22,11 +22,11 @@ from p3s.base.artefacts import (
     sync_directory,
     writing,
 )
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import DamagedFile, P3SError
 from p3s.base.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, from_data
 from p3s.base.staging import discard, new_directory, put_in_place
 from p3s.base.tables import TableFacts
-from p3s.base.text import quoted
+from p3s.base.text import quote_word
 
 RUN_SCHEMA, STUDY_SCHEMA, REPLAY_SCHEMA = "p3s.run", "p3s.study", "p3s.replay"
 #: Version 2: simulated from measured costs of messages; version 1 were sums over calls.
@@ -105,7 +105,7 @@ class Traces:
     @property
     def counts(self) -> list[int]:
         """The process counts that have a signature and that a model rests on."""
-        return sorted(characterized(self.root) - self.unused)
+        return sorted(list_signatures(self.root) - self.unused)
 
 
 def signature_path(root: Path, np: int) -> Path:
@@ -133,7 +133,7 @@ def replay_path(root: Path, n: int) -> Path:
     return root / "replay" / f"np{n:06d}.json"
 
 
-def characterized(root: Path) -> set[int]:
+def list_signatures(root: Path) -> set[int]:
     """Return the process counts that have a signature."""
     directory = root / "signature"
     names = os.listdir(directory) if directory.is_dir() else []
@@ -230,7 +230,7 @@ class ReplayRead:
 def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
     """Return the runs in a directory, by count and repeat (of one count only if it is given)."""
     found = []
-    for path, match in _named(folder):
+    for path, match in _list_run_dirs(folder):
         count = int(match[1])
         if match[3] or (np is not None and count != np) or not path.is_dir():
             continue
@@ -275,7 +275,7 @@ def is_old_replay(path: Path) -> bool:
 def read_replay(root: Path, n: int) -> dict[str, Any]:
     """Read the measured communication at ``n``; raises P3SError, also for an older version."""
     path = replay_path(root, n)
-    again = f"p3s replay {quoted(root)} -n {n}"
+    again = f"p3s replay {quote_word(root)} -n {n}"
     if is_old_replay(path):
         raise P3SError(f"{path}: made by an older P3S; make it again: {again}")
     data = read_json(path, REPLAY_SCHEMA, REPLAY_VERSION)
@@ -284,11 +284,11 @@ def read_replay(root: Path, n: int) -> dict[str, Any]:
         if found.n != n:
             raise ShapeError(f"it is of n={found.n}")
     except ShapeError as err:
-        raise Damaged(f"{path}: damaged ({err}); make it again: {again}") from err
+        raise DamagedFile(f"{path}: damaged ({err}); make it again: {again}") from err
     return data
 
 
-def _checked(schema: str, kind: type[RunRead | StudyRead]) -> Callable[[Path], dict[str, Any]]:
+def _make_reader(schema: str, kind: type[RunRead | StudyRead]) -> Callable[[Path], dict[str, Any]]:
     """Return what reads JSON files of a schema, and checks what of them is used."""
 
     def read(path: Path) -> dict[str, Any]:
@@ -296,14 +296,14 @@ def _checked(schema: str, kind: type[RunRead | StudyRead]) -> Callable[[Path], d
         try:
             from_data(kind, found, more=True)
         except ShapeError as err:
-            raise Damaged(f"{path}: damaged ({err})") from err
+            raise DamagedFile(f"{path}: damaged ({err})") from err
         return found
 
     return read
 
 
-_last_run = LastRead(_checked(RUN_SCHEMA, RunRead), files=_RUNS)
-_last_manifest = LastRead(_checked(STUDY_SCHEMA, StudyRead), files=_STUDIES)
+_last_run = LastRead(_make_reader(RUN_SCHEMA, RunRead), files=_RUNS)
+_last_manifest = LastRead(_make_reader(STUDY_SCHEMA, StudyRead), files=_STUDIES)
 
 
 @cache
@@ -332,10 +332,10 @@ def count_of(run: Path) -> int | None:
 
 def ended_early(folder: Path, how: str) -> set[int]:
     """Return the counts of the runs there that ended so: FAILED, or STOPPED by the user."""
-    return {int(match[1]) for _, match in _named(folder) if match[3] == how}
+    return {int(match[1]) for _, match in _list_run_dirs(folder) if match[3] == how}
 
 
-def _named(folder: Path) -> list[tuple[Path, re.Match[str]]]:
+def _list_run_dirs(folder: Path) -> list[tuple[Path, re.Match[str]]]:
     entries: list[Path] = []
     with contextlib.suppress(OSError):  # there is none
         entries = list(folder.iterdir())

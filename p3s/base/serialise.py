@@ -118,10 +118,12 @@ def from_data(kind: type[T], data: Any, *, more: bool = False) -> T:
     except RecursionError:
         raise ShapeError("it is nested too deeply") from None
     except Exception as err:
-        raise ShapeError(_first(transform_error(err, path="", format_exception=_said))) from err
+        raise ShapeError(
+            _first(transform_error(err, path="", format_exception=_describe_error))
+        ) from err
 
 
-class _Required:
+class _RequiredDefault:
     """The default of a field that has none: equal to nothing."""
 
     def __eq__(self, other: object) -> bool:
@@ -136,7 +138,7 @@ def _fields(kind: type) -> tuple[tuple[str, str, Any, Any], ...]:
     """Return name, key in the file, default, and when it is written with that, of all fields."""
     out = []
     for field in dataclasses.fields(kind):
-        default = _Required()
+        default = _RequiredDefault()
         if field.default is not dataclasses.MISSING:
             default = field.default
         elif field.default_factory is not dataclasses.MISSING:
@@ -183,7 +185,7 @@ def _converter(more: bool) -> Any:
     tuples = converter._structure_tuple  # would take text for a list of its letters
     converter.register_structure_hook_func(
         lambda t: getattr(t, "__origin__", None) is tuple,
-        lambda value, kind: tuples(_listed(value), kind),
+        lambda value, kind: tuples(_check_list(value), kind),
     )
     converter.register_structure_hook_factory(
         lambda t: isinstance(t, type) and issubclass(t, tuple) and hasattr(t, "_fields"),
@@ -193,7 +195,7 @@ def _converter(more: bool) -> Any:
         lambda t: hasattr(t, "from_json"), lambda value, kind: kind.from_json(value)
     )
     converter.register_structure_hook_func(
-        lambda t: hasattr(t, "__metadata__"), lambda value, t: _ranged(value, t, converter)
+        lambda t: hasattr(t, "__metadata__"), lambda value, t: _check_range(value, t, converter)
     )
     converter.register_structure_hook_func(
         is_array, lambda value, kind: _array(value, kind, converter)
@@ -224,14 +226,14 @@ def _array(value: Any, kind: Any, converter: Any) -> Any:
     return np.array(converter.structure(value, GenericAlias(tuple, (number, ...))), dtype=number)
 
 
-def _listed(value: Any) -> Any:
+def _check_list(value: Any) -> Any:
     """Return what is a list; ValueError for text and objects, which can be gone through too."""
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"{value!r:.40} is no list")
     return value
 
 
-def _ranged(value: Any, kind: Any, converter: Any) -> Any:
+def _check_range(value: Any, kind: Any, converter: Any) -> Any:
     """Return a value of an annotated type; ValueError where it is outside of its range."""
     base, *said = get_args(kind)
     if any(isinstance(each, Key) for each in said):
@@ -282,7 +284,7 @@ def _exactly(value: Any, kind: Any) -> Any:
 _NAMES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 
 
-def _said(err: BaseException, kind: type | None) -> str:
+def _describe_error(err: BaseException, kind: type | None) -> str:
     """Return what is wrong in a few words."""
     if isinstance(err, AttributeError):
         return "it is no object"
@@ -302,7 +304,7 @@ _HEAD = ("schema", "schema_version", "p3s_version")
 
 
 @dataclass(frozen=True)
-class Published(Generic[T]):
+class FileFormat(Generic[T]):
     """A format: its name, version, record.
 
     ``more``: readers pass over keys that they do not know. ``again``: what to do about a damaged

@@ -136,7 +136,7 @@ def check_command(words: Sequence[str], names: Sequence[str]) -> None:
             )
 
 
-def filled(words: Sequence[str], setting: Setting) -> list[str]:
+def fill_parameters(words: Sequence[str], setting: Setting) -> list[str]:
     """Return a command with the values of the parameters in place; {np} stays."""
     out = []
     for word in words:

@@ -48,7 +48,7 @@ def hidden_beside(path: Path) -> Path:
     )
 
 
-def shown(path: Path | str) -> str:
+def unhide_path(path: Path | str) -> str:
     """Return a path as people know it: with the names that hidden ones stand for."""
     parts = Path(path).parts
     found = [_NAME.fullmatch(part) for part in parts]
@@ -141,7 +141,7 @@ def alone(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     afterwards; where there are no locks, or none can be made, nobody waits.
     """
     lock = path.with_name(f".{path.name}.lock")
-    handle = _locked(lock, waiting)
+    handle = _open_lock(lock, waiting)
     try:
         yield
     finally:
@@ -153,7 +153,7 @@ def alone(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
             os.close(handle)
 
 
-def _locked(lock: Path, waiting: Callable[[], None]) -> int:
+def _open_lock(lock: Path, waiting: Callable[[], None]) -> int:
     """Return an open file that is locked, -1 where that is not possible."""
     told = False
     while True:
@@ -208,7 +208,7 @@ def _is_written(name: Path, match: re.Match[str], now: float) -> bool:
     """Tell whether the process that made a hidden name may still be there."""
     if match["host"] == _host():
         return os.path.exists(f"/proc/{int(match['pid'], 16)}")
-    return now - _changed(name) < _STALE_S
+    return now - _find_last_change(name) < _STALE_S
 
 
 def _clear(left: Path, target: Path) -> None:
@@ -221,7 +221,7 @@ def _clear(left: Path, target: Path) -> None:
         left.unlink(missing_ok=True)
 
 
-def _changed(name: Path) -> float:
+def _find_last_change(name: Path) -> float:
     """Return when something in a directory, or a file, changed last; 0 where it is not there."""
     times = [0.0]
     for path in (name, *(name.iterdir() if name.is_dir() else ())):

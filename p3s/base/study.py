@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.artefacts import SCHEMA_VERSION, as_json, read_json, reason, write_bytes, write_json
-from p3s.base.errors import Damaged, P3SError, UsageError
+from p3s.base.errors import DamagedFile, P3SError, UsageError
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.records import (
     FAILED,
@@ -24,9 +24,9 @@ from p3s.base.records import (
     STOPPED,
     STUDY_SCHEMA,
     RunRecord,
-    characterized,
     commands_of,
     ended_early,
+    list_signatures,
     phases_path,
     read_manifest,
     read_replay,
@@ -37,7 +37,7 @@ from p3s.base.records import (
     times_path,
 )
 from p3s.base.staging import new_file
-from p3s.base.text import differing, quoted
+from p3s.base.text import differing, quote_word
 from p3s.base.version import __version__
 
 __all__ = [
@@ -150,7 +150,7 @@ class Study:
             refuse_foreign(root, ReadBy.OWN)
             raise P3SError(
                 f"{root}: no study here (study.json is missing); make one: "
-                f"p3s characterize -n 2,4,8 -o {quoted(root)} -- mpiexec -n {{np}} PROGRAM"
+                f"p3s characterize -n 2,4,8 -o {quote_word(root)} -- mpiexec -n {{np}} PROGRAM"
             )
         return study
 
@@ -163,9 +163,9 @@ class Study:
         study = cls(Path(root))
         try:
             study.manifest()
-        except Damaged as err:
+        except DamagedFile as err:
             if not any(run.info for run in study.runs()):
-                raise Damaged(
+                raise DamagedFile(
                     f"{study.manifest_path}: damaged, and there are no runs to make it again from; "
                     "delete it and run p3s characterize again"
                 ) from err
@@ -186,7 +186,7 @@ class Study:
                 os.replace(self.manifest_path, self.root / "study.json.damaged")
         except OSError as err:
             raise P3SError(f"{self.manifest_path}: damaged: {reason(err)}") from err
-        lost = [np for np in characterized(self.root) if np not in self.complete_counts()]
+        lost = [np for np in list_signatures(self.root) if np not in self.complete_counts()]
         self._write_manifest(
             commands_of(runs),
             [
@@ -333,7 +333,7 @@ class Study:
             count = min(self.complete_counts(), default=2)
             raise P3SError(
                 f"{self.manifest_path}: names no command; say it with one count run again: "
-                f"p3s characterize -n {count} -o {quoted(self.root)} --force -- mpiexec "
+                f"p3s characterize -n {count} -o {quote_word(self.root)} --force -- mpiexec "
                 "-n {np} PROGRAM"
             )
         return list(commands[-1])
@@ -406,7 +406,7 @@ class Study:
 
         Not those that are left out, nor those whose runs were deleted since.
         """
-        return sorted(characterized(self.root) - self.unused_counts())
+        return sorted(list_signatures(self.root) - self.unused_counts())
 
     def unused_counts(self) -> frozenset[int]:
         """Return the process counts that are left out, or whose runs were deleted."""

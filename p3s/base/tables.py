@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.artefacts import digest_of, file_bytes, plain_file, unusable, write_bytes
-from p3s.base.errors import Damaged
+from p3s.base.errors import DamagedFile
 from p3s.base.serialise import ShapeError, from_data
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class OtherTable(ValueError):
     """A table is not the one that its head was written with."""
 
 
-def unusable_tables(path: Path, err: Exception, remedy: str) -> Damaged:
+def unusable_tables(path: Path, err: Exception, remedy: str) -> DamagedFile:
     """Return the error of an artefact with tables beside it: see p3s.base.artefacts.unusable.
 
     remedy: what makes them again, where a table is missing or is not the one that the head knows.
@@ -279,7 +279,7 @@ def unusable_tables(path: Path, err: Exception, remedy: str) -> Damaged:
 
     if isinstance(err, OSError | pa.ArrowException | OtherTable):
         why = " ".join(str(err).split())[:120] or type(err).__name__
-        return Damaged(f"{path}: damaged ({why}); {remedy}")
+        return DamagedFile(f"{path}: damaged ({why}); {remedy}")
     return unusable(path, err, remedy)
 
 
@@ -375,7 +375,7 @@ def _text_bytes(schema: Any, data: bytes, most: int) -> int:
     file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=names)
     for batch in file.iter_batches(_TEXT_ROWS, columns=names, use_threads=False):
         for texts in batch.columns:
-            if pa.types.is_dictionary(texts.type) and _is(texts.type, str):
+            if pa.types.is_dictionary(texts.type) and _has_type(texts.type, str):
                 total += _bytes_of_texts(texts)
             else:
                 total += texts.nbytes
@@ -492,7 +492,7 @@ def checked_columns(table: Any, columns: Mapping[str, type], where: str) -> Any:
         if name not in table.schema.names:
             raise ValueError(f"{where}: no column {name}")
         column = table.column(table.schema.names.index(name))
-        if not _is(column.type, kind):
+        if not _has_type(column.type, kind):
             raise ValueError(f"{where}: {name} is {column.type}, not {_WORDS[kind]}")
         if column.null_count:
             raise ValueError(f"{where}: a value of {name} is missing")
@@ -521,14 +521,14 @@ def _check_finite(column: Any, name: str, where: str) -> None:
         raise ValueError(f"{where}: a value of {name} is no finite number")
 
 
-def _is(kind: pa.DataType, wanted: type) -> bool:
+def _has_type(kind: pa.DataType, wanted: type) -> bool:
     import pyarrow as pa
 
     if wanted is str:
         return bool(
             pa.types.is_string(kind)
             or pa.types.is_large_string(kind)
-            or (pa.types.is_dictionary(kind) and _is(kind.value_type, str))
+            or (pa.types.is_dictionary(kind) and _has_type(kind.value_type, str))
         )
     if wanted is list:
         return bool(pa.types.is_list(kind) and pa.types.is_integer(kind.value_type))

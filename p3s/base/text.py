@@ -36,10 +36,10 @@ def command_line(words: Sequence[str]) -> str:
     Placeholders that are words of their own, as {np}, stay as they are. Words with characters that
     cannot be printed are quoted as $'...' of bash and zsh.
     """
-    return " ".join(word if _PLACEHOLDER.fullmatch(word) else quoted(word) for word in words)
+    return " ".join(word if _PLACEHOLDER.fullmatch(word) else quote_word(word) for word in words)
 
 
-def quoted(word: str | Path) -> str:
+def quote_word(word: str | Path) -> str:
     """Return a word, or a path, as :func:`command_line` has it."""
     word = str(word)
     if word.isprintable():
@@ -56,7 +56,7 @@ def plural(number: float, what: str, many: str = "") -> str:
     return f"{number:,} {what if number == 1 else many or what + 's'}"
 
 
-def joined(words: Iterable[object], last: str = "and") -> str:
+def join_words(words: Iterable[object], last: str = "and") -> str:
     """Return a list as people write one: "2, 4 and 8"."""
     *before, end = [str(word) for word in words] or [""]
     return f"{', '.join(before)} {last} {end}" if before else end
@@ -69,7 +69,7 @@ def processes(counts: int | Iterable[int]) -> str:
     found = list(counts)
     if len(found) == 1:
         return processes(found[0])
-    return f"{joined(f'{n:,}' for n in found)} processes"
+    return f"{join_words(f'{n:,}' for n in found)} processes"
 
 
 def differing(one: Sequence[str], other: Sequence[str], limit: int = 80) -> tuple[str, str]:
@@ -102,7 +102,7 @@ def mixed_clocks(units: Mapping[str, str]) -> str:
     return (
         "work was measured in "
         + " and ".join(
-            f"{names.get(unit, unit)} at {joined(counts)} process{'es' * (counts != ['1'])}"
+            f"{names.get(unit, unit)} at {join_words(counts)} process{'es' * (counts != ['1'])}"
             for unit, counts in found.items()
         )
         + "; both count as time"
@@ -215,16 +215,16 @@ def over(value: float, limit: float) -> str:
 
 def visible(text: str, limit: int = 200) -> str:
     """Return text from a file with control and direction-changing characters made visible."""
-    shown = _escaped(text[: limit + 1])
+    shown = _escape_unprintable(text[: limit + 1])
     return shown if len(text) <= limit else shown[:limit] + "…"
 
 
 def one_line(text: str) -> str:
     """Return text as one printable line: control characters cannot reach the terminal."""
-    return _escaped(" ".join(str(text).split()))
+    return _escape_unprintable(" ".join(str(text).split()))
 
 
-def _escaped(text: str) -> str:
+def _escape_unprintable(text: str) -> str:
     unprintable = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
     return "".join(
         char.encode("unicode_escape", "backslashreplace").decode("ascii")
@@ -234,7 +234,7 @@ def _escaped(text: str) -> str:
     )
 
 
-def aligned(
+def align_columns(
     lines: Sequence[Sequence[str]],
     left: Container[int] = (),
     *,
@@ -264,4 +264,4 @@ def table(
     ``words_last``: the last column holds words and is left, too. Cells become printable lines.
     """
     lines = [list(head), *[[one_line(cell) for cell in row] for row in rows]]
-    return "\n".join(aligned(lines, {*range(left), *([len(head) - 1] * words_last)}))
+    return "\n".join(align_columns(lines, {*range(left), *([len(head) - 1] * words_last)}))

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.errors import P3SError
-from p3s.base.host.compiling import cache_dir, owned
-from p3s.base.settings import filled, parent_of, sources
+from p3s.base.host.compiling import cache_dir, explain_unsafe
+from p3s.base.settings import fill_parameters, parent_of, sources
 from p3s.base.study import Study
 
 _KEY = "key"
@@ -60,7 +60,7 @@ def user_key() -> bytes:
 
 def _key_in(folder: Path) -> bytes:
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-    if why := owned(os.lstat(folder), directory=True):
+    if why := explain_unsafe(os.lstat(folder), directory=True):
         raise P3SError(f"{folder}: {why}; chmod go-w it, or remove it")
     path = folder / _KEY
     with contextlib.suppress(FileNotFoundError):
@@ -76,7 +76,7 @@ def _read_key(path: Path) -> bytes:
         found = os.read(handle, _KEY_BYTES + 1)
     finally:
         os.close(handle)
-    if why := owned(facts):
+    if why := explain_unsafe(facts):
         raise P3SError(f"{path}: {why}; remove it, and P3S makes another")
     if facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise P3SError(f"{path}: can be read by others; remove it, and P3S makes another")
@@ -143,9 +143,9 @@ def is_own(study: Study, words: Sequence[str], directory: str) -> bool:
     if any(_has_run(each, words, directory) for each in (study, *_moved_from(study))):
         return True
     return any(
-        _has_run(other, _at(study, other), directory)
+        _has_run(other, _build_command(study, other), directory)
         for other in sources(study)
-        if _at(study, study) == list(words)
+        if _build_command(study, study) == list(words)
     )
 
 
@@ -170,13 +170,13 @@ def _has_run(study: Study, words: Sequence[str], directory: str) -> bool:
     )
 
 
-def _at(study: Study, other: Study) -> list[str]:
+def _build_command(study: Study, other: Study) -> list[str]:
     """Return the command of the study with parameters that ``study`` lies in, at another's values;
     nothing where it lies in none."""
     found, place = parent_of(study), parent_of(other)
     if found is None or place is None or place[0].root != found[0].root:
         return []
-    return filled(found[0].command(), place[1])
+    return fill_parameters(found[0].command(), place[1])
 
 
 def _same_place(one: str, other: str) -> bool:

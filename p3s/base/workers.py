@@ -1,9 +1,9 @@
 """Who computes: the processes of this machine's cores, or the ranks of an MPI job (``--mpi``).
 
-A stage hands out tasks with :func:`each` or :func:`beside`: a function of a module and arguments
-that can be pickled, paths and small records. The process that asks computes as well, takes the
-results in the order of the tasks, and writes all files, so these are the same however many there
-are. Tasks of tasks are computed where they come up.
+A stage hands out tasks with :func:`run_tasks` or :func:`beside`: a function of a module and
+arguments that can be pickled, paths and small records. The process that asks computes as well,
+takes the results in the order of the tasks, and writes all files, so these are the same however
+many there are. Tasks of tasks are computed where they come up.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def ranks() -> int:
     return _job.size if _job is not None else 0
 
 
-def each(
+def run_tasks(
     function: Callable[..., R], tasks: Sequence[Sequence[Any]], shared: Path, jobs: int = 0
 ) -> Iterator[R]:
     """Yield ``function(*task)`` for tasks, in their order.
@@ -94,7 +94,7 @@ def beside(shared: Path | None, tasks: int = 2, jobs: int = 0) -> Iterator[Begin
     """Give what begins tasks elsewhere, where there is somebody; how many at the same time, and one
     more for what is computed here.
 
-    ``shared``, ``jobs``: as of :func:`each`; without the first there is nobody. A result that
+    ``shared``, ``jobs``: as of :func:`run_tasks`; without the first there is nobody. A result that
     nobody has begun, or whose process has died, is computed here when it is asked for, and so are
     others while it is waited for. Leaving calls off what was not asked for.
     """
@@ -102,7 +102,7 @@ def beside(shared: Path | None, tasks: int = 2, jobs: int = 0) -> Iterator[Begin
         if pool is None or shared is None:
             yield lambda function, *task: partial(function, *task)
             return
-        handed = _Handed(pool, _mark(shared))
+        handed = _PendingTasks(pool, _mark(shared))
 
         def begin(function: Callable[..., R], *task: Any) -> Callable[[], R]:
             return partial(handed.result, handed.hand(function, task))
@@ -137,7 +137,7 @@ class _Task:
     future: Future[Any]
 
 
-class _Handed:
+class _PendingTasks:
     """Tasks that were handed out and not yet asked for, in their order."""
 
     def __init__(self, pool: Executor, mark: _Mark) -> None:
@@ -149,7 +149,7 @@ class _Handed:
         from concurrent.futures import BrokenExecutor, Future
 
         try:
-            future = self._pool.submit(_computed, function, task, self._mark)
+            future = self._pool.submit(_run_checked, function, task, self._mark)
         except (BrokenExecutor, OSError):  # no process to be had: it is computed here
             future = Future()
         self.waiting.append(_Task(function, task, future))
@@ -172,7 +172,7 @@ class _Handed:
         """Compute the last task here that nobody has begun; tells whether there was one."""
         for one in reversed(self.waiting):
             if not one.future.done() and one.future.cancel():
-                one.future = _made(one.function, one.task)
+                one.future = _run_here(one.function, one.task)
                 return True
         return False
 
@@ -183,7 +183,7 @@ class _Handed:
                 _job.left.append(one.future)
 
 
-def _made(function: Callable[..., Any], task: Sequence[Any]) -> Future[Any]:
+def _run_here(function: Callable[..., Any], task: Sequence[Any]) -> Future[Any]:
     """Return what a task came to, computed here; so are its own tasks."""
     from concurrent.futures import Future
 
@@ -271,7 +271,7 @@ def _facts(file: str) -> tuple[int, int]:
         return os.fstat(stream.fileno()).st_size, zlib.crc32(stream.read(_LOOKED_AT))
 
 
-def _computed(function: Callable[..., R], task: Sequence[Any], mark: _Mark) -> R:
+def _run_checked(function: Callable[..., R], task: Sequence[Any], mark: _Mark) -> R:
     """Return what a function returns, where this process sees what rank 0 sees."""
     if mark.host and mark not in _known:
         _check(mark)
@@ -298,7 +298,7 @@ def _check(mark: _Mark) -> None:
         )
 
 
-def launched() -> tuple[int, int] | None:
+def read_launcher_rank() -> tuple[int, int] | None:
     """Return (rank, ranks) as a launcher tells this process; None: it was started alone."""
     here = place()
     if here.rank is None or here.size is None or here.size < 2:

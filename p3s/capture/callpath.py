@@ -14,7 +14,7 @@ _PYTHON = re.compile(r"^(?P<file>.+?):(?P<name>.+):(?P<line>\d+)$", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Where:
+class FrameInfo:
     """What one frame of a call stack is.
 
     ``frame`` is its text in the capture; ``function``, ``file`` and ``line`` are empty and 0
@@ -30,7 +30,7 @@ class Where:
     file: str = ""
     line: int = 0
     offset: int = 0
-    around: tuple[Where, ...] = ()
+    around: tuple[FrameInfo, ...] = ()
     calls: str = ""
 
     @property
@@ -51,17 +51,17 @@ class Where:
         return self.name if self.line or not self.function else f"{self.name}+{self.offset:#x}"
 
 
-def parse(frame: str) -> Where:
+def parse(frame: str) -> FrameInfo:
     """Return what the text of a frame says by itself; any text is a frame."""
     if found := _NATIVE.match(frame):
-        return Where(frame, module=found["module"], offset=int(found["offset"], 16))
+        return FrameInfo(frame, module=found["module"], offset=int(found["offset"], 16))
     if found := _PYTHON.match(frame):
         line = int(found["line"][:9])
-        return Where(frame, function=found["name"], file=found["file"], line=line)
-    return Where(frame)
+        return FrameInfo(frame, function=found["name"], file=found["file"], line=line)
+    return FrameInfo(frame)
 
 
-def shown(frames: Sequence[str]) -> list[str]:
+def select_frames(frames: Sequence[str]) -> list[str]:
     """Return the frames of a site that people want.
 
     Of a Python program these are its own, without those of the interpreter and its import system,
@@ -75,7 +75,7 @@ def shown(frames: Sequence[str]) -> list[str]:
     return _libraries([where for where in parsed if not where.python]) + (own or python)
 
 
-def _libraries(native: Sequence[Where]) -> list[str]:
+def _libraries(native: Sequence[FrameInfo]) -> list[str]:
     """Return the frames below an extension module, given those from it to the interpreter."""
     left = list(native)
     for _ in ("interpreter", "extension module"):
@@ -85,10 +85,10 @@ def _libraries(native: Sequence[Where]) -> list[str]:
     return [where.frame for where in left if not _EXTENSION.search(where.module)]
 
 
-def stack(frames: Sequence[str], places: Mapping[str, Where]) -> list[Where]:
-    """Return the places of :func:`shown` frames, innermost first, with those inlined into."""
+def stack(frames: Sequence[str], places: Mapping[str, FrameInfo]) -> list[FrameInfo]:
+    """Return the places of frames that were selected, innermost first, with those inlined into."""
     found = []
-    for frame in shown(frames):
+    for frame in select_frames(frames):
         where = places.get(frame) or parse(frame)
         found += [where, *where.around]
     return found
@@ -118,14 +118,14 @@ class CallPath:
     frame of the program around it. ``library``: a library is among the callers, or is ``at``.
     """
 
-    at: Where
+    at: FrameInfo
     place: str
-    caller: Where | None = None
-    entry: Where | None = None
-    own: Where | None = None
+    caller: FrameInfo | None = None
+    entry: FrameInfo | None = None
+    own: FrameInfo | None = None
     library: bool = False
 
-    def around(self) -> list[Where]:
+    def around(self) -> list[FrameInfo]:
         """Return the frames around the innermost one, inner ones first."""
         return [where for where in (self.caller, self.entry, self.own) if where is not None]
 
@@ -149,11 +149,11 @@ class CallPath:
                 yield [*names[:-1], frames[-1].function or names[-1]]
 
 
-def call_path(stack: Sequence[Where]) -> CallPath | None:
+def call_path(stack: Sequence[FrameInfo]) -> CallPath | None:
     """Return the frames of a p3s.capture.callpath.stack that matter, None for an empty one."""
     if not stack:
         return None
-    at, *outer = _named(stack)
+    at, *outer = _drop_nameless(stack)
     kept = [at, *(where for where in outer if not where.module.startswith(PASS_ON))]
     program = _program(stack)
     caller, entry, own = kept[1] if len(kept) > 1 else None, None, None
@@ -173,17 +173,17 @@ def call_path(stack: Sequence[Where]) -> CallPath | None:
     )
 
 
-def _entry(outermost: Where, own: Where | None) -> Where:
+def _entry(outermost: FrameInfo, own: FrameInfo | None) -> FrameInfo:
     """Return the function of a library that the program called, given the frames on both sides."""
     if own is None or own.calls in ("", outermost.function):
         return outermost
-    return Where(f"{own.frame} {own.calls}", outermost.module, own.calls)
+    return FrameInfo(f"{own.frame} {own.calls}", outermost.module, own.calls)
 
 
-def _named(stack: Sequence[Where]) -> list[Where]:
+def _drop_nameless(stack: Sequence[FrameInfo]) -> list[FrameInfo]:
     """Return a stack without functions that have no name, where one around them in the same module
     has one."""
-    kept: list[Where] = []
+    kept: list[FrameInfo] = []
     module, named = None, False
     for where in reversed(stack):
         named = (named and where.module == module) or bool(where.function)
@@ -193,7 +193,7 @@ def _named(stack: Sequence[Where]) -> list[Where]:
     return kept[::-1]
 
 
-def _program(stack: Sequence[Where]) -> str:
+def _program(stack: Sequence[FrameInfo]) -> str:
     """Return the module of the program, that of the outermost frame; empty: it is Python's."""
     return next(
         (w.module for w in reversed(stack) if not w.module.startswith(PASS_ON)), stack[-1].module

@@ -201,7 +201,7 @@ def _check_run(run_dir: Path) -> RunCheck:
     if complete and not any(rank.events + rank.counted_events for rank in listed):
         notes.append("there is not one event: nothing can be characterized")
     if complete and not notes:  # all messages of the run were recorded
-        notes += _unmatched(messages)
+        notes += _note_unmatched(messages)
     return RunCheck(
         run_dir,
         size,
@@ -271,7 +271,7 @@ def _peers(capture: Capture) -> Iterator[tuple[NDArray[np.unsignedinteger], Ints
         yield call, peer
 
 
-def _unmatched(messages: _Messages) -> list[str]:
+def _note_unmatched(messages: _Messages) -> list[str]:
     """Return a note when what was sent is not what was received."""
     sent, received = messages.sent, messages.received
     pairs = [

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from p3s.base.arrays import Bools, Ints
 from p3s.base.errors import P3SError
 from p3s.base.host import compiling
-from p3s.base.host.compiling import c_compiler, compiled
+from p3s.base.host.compiling import c_compiler, compile_cached
 from p3s.capture import layout
 from p3s.capture.chunks import Chunk
 
@@ -197,11 +197,17 @@ def join_events(parts: list[tuple[int, Events]], counters: int) -> tuple[Events,
     work, more = [part.work for _, part in parts], [part.counters for _, part in parts]
     parts.clear()
     return Events(
-        _joined(call), _joined(start), _joined(elapsed), _joined(work), _joined(more), ordinal, gap
+        _join_columns(call),
+        _join_columns(start),
+        _join_columns(elapsed),
+        _join_columns(work),
+        _join_columns(more),
+        ordinal,
+        gap,
     ), lost
 
 
-def _joined(columns: list[NDArray[Any]]) -> NDArray[Any]:
+def _join_columns(columns: list[NDArray[Any]]) -> NDArray[Any]:
     found = np.concatenate(columns)
     columns.clear()
     return found
@@ -300,7 +306,7 @@ def _library() -> ctypes.CDLL | None:
     """Return the compiled reader, None where it did not come along and cannot be compiled."""
     name, what = "varint.so", "the reader of captures"
     try:
-        made = compiling.taken(name, SOURCES, FLAGS) or compiled(
+        made = compiling.taken(name, SOURCES, FLAGS) or compile_cached(
             name, SOURCES, FLAGS, compiler=c_compiler(what), what=what
         )
         found = ctypes.CDLL(str(made))

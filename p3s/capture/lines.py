@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from p3s.capture.callpath import Where
+from p3s.capture.callpath import FrameInfo
 from p3s.capture.modules import readable
 
 _TIMEOUT_S = 120.0
@@ -24,7 +24,7 @@ def reader() -> str | None:
     return shutil.which("addr2line") or shutil.which("llvm-addr2line")
 
 
-def lines_of(path: Path, addresses: Iterable[int]) -> dict[int, Where]:
+def lines_of(path: Path, addresses: Iterable[int]) -> dict[int, FrameInfo]:
     """Return what debug information says of addresses in a file; those it does not know are absent.
 
     The innermost inlined function is named; no frames nor modules are.
@@ -44,8 +44,8 @@ def lines_of(path: Path, addresses: Iterable[int]) -> dict[int, Where]:
         )
     except (OSError, subprocess.SubprocessError):
         return {}
-    frames: dict[int, list[Where]] = {}
-    here: list[Where] = []
+    frames: dict[int, list[FrameInfo]] = {}
+    here: list[FrameInfo] = []
     rows = iter(done.stdout.splitlines())
     for row in rows:
         if row.startswith("0x"):
@@ -56,7 +56,7 @@ def lines_of(path: Path, addresses: Iterable[int]) -> dict[int, Where]:
             return {}
         number = 0 if place["line"] == "?" else int(place["line"])
         name = "" if row == "??" else readable(row)
-        here.append(Where("", function=name, file=place["file"], line=number))
+        here.append(FrameInfo("", function=name, file=place["file"], line=number))
     return {
         address: replace(lines[0], around=tuple(lines[1:]))
         for address, lines in frames.items()

@@ -191,7 +191,10 @@ def side_of(op: str, tag: int) -> int | None:
     1 up, -1 down; None where the message is no part of a neighbourhood collective on a grid.
     """
     slot = tag - FIRST_TAG
-    if ops.kind_of(ops.called(op)) != ops.NEIGHBOR or not 0 <= slot < 2 * _MOST_DIMENSIONS:
+    if (
+        ops.kind_of(ops.resolve_function(op)) != ops.NEIGHBOR
+        or not 0 <= slot < 2 * _MOST_DIMENSIONS
+    ):
         return None
     up = bool(slot % 2) == (ops.kind_of(op) == ops.SEND)
     return 1 if up else -1

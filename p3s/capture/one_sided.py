@@ -64,7 +64,7 @@ def _opening(access: Access) -> _Opening:
 class Arrivals:
     """The accesses that have one rank as their target, each taken once."""
 
-    def __init__(self, all_: OneSided, rank: int) -> None:
+    def __init__(self, all_: OneSidedCalls, rank: int) -> None:
         self._waiting: dict[_Opening, list[Access]] = defaultdict(list)
         for access in all_.to.get(rank, ()):
             self._waiting[_opening(access)].append(access)
@@ -142,7 +142,7 @@ _SYNCHRONISES = _MAKES | frozenset(
 
 
 @dataclass
-class OneSided(Family):
+class OneSidedCalls(Family):
     """One-sided calls: the accesses of all ranks, by their target and by their origin."""
 
     to: dict[int, list[Access]] = field(default_factory=lambda: defaultdict(list))

@@ -41,7 +41,7 @@ def _way(run: RunTrace, call: Call, rank: int) -> Way:
 
 
 @dataclass
-class _Started:
+class _PartitionedSend:
     """A send that was started: the event, its call, and how many partitions are not ready yet."""
 
     event: int
@@ -98,7 +98,7 @@ class _Laid(Laying):
     ) -> None:
         super().__init__(book)
         self._run, self._rank, self._known = run, rank, known
-        self._started: dict[int, _Started] = {}
+        self._started: dict[int, _PartitionedSend] = {}
 
     def take(self, event: int, call: Call) -> None:
         """Put the parts of an event behind those of the events before it."""
@@ -107,7 +107,7 @@ class _Laid(Laying):
             self._put(event, replace(_message(call, cuts), op=f"{_RECV}_recv"), cuts, event)
         elif call.op == _SEND:
             partitions, place = call.numbers
-            self._started[place] = _Started(event, call, partitions)
+            self._started[place] = _PartitionedSend(event, call, partitions)
             self.add(event, _null(call))
         elif (started := self._started.get(call.numbers[0])) is not None:
             self._ready(event, call, started)  # else it was started before the recording
@@ -120,7 +120,7 @@ class _Laid(Laying):
         counts = self._known.get(_way(self._run, call, self._rank), {call.numbers[0]})
         return next(iter(counts)) if len(counts) == 1 else 1
 
-    def _ready(self, event: int, call: Call, started: _Started) -> None:
+    def _ready(self, event: int, call: Call, started: _PartitionedSend) -> None:
         whole, ready = started.call, len(call.numbers) - 1
         started.waiting -= ready
         cuts = self._cuts(whole)

@@ -131,7 +131,7 @@ class Laying:
         return Parts(event, call, done, stands, np.array(self.late, dtype=bool), single)
 
 
-def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
+def replace_events(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
     """Return a rank with parts in place of events, and without those that are gone.
 
     Of several parts the first has the work and the counters before the event, the last that is a
@@ -173,7 +173,7 @@ def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
     )
 
 
-def gathered(values: Ints, keep: Ints) -> Ints:
+def sum_before_kept(values: Ints, keep: Ints) -> Ints:
     """Return the sums of what lies before events that are kept and those left out before them."""
     if len(keep) == len(values):
         return np.array(values, dtype=np.int64)
@@ -225,7 +225,7 @@ class _Places:
 
     def at_first(self, values: Ints) -> Ints:
         out = np.zeros((len(self.source), *values.shape[1:]), dtype=np.int64)
-        out[self.first[self.kept]] = gathered(values, self.kept)
+        out[self.first[self.kept]] = sum_before_kept(values, self.kept)
         return out
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from p3s.base.text import visible
-from p3s.capture.callpath import Where
+from p3s.capture.callpath import FrameInfo
 
 #: Names of files that hold source, by their ends: nothing else is ever read.
 SUFFIXES = frozenset(
@@ -20,7 +20,7 @@ MAX_BYTES, MAX_WIDTH = 8_000_000, 140
 
 
 @dataclass(frozen=True)
-class Quoted:
+class SourceQuote:
     """A line of source and its place, as ``file:line``."""
 
     place: str
@@ -40,14 +40,14 @@ class Sources:
     inside: Path | None = None
     _files: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def quoted(self, stack: Sequence[Where]) -> Quoted | None:
+    def quoted(self, stack: Sequence[FrameInfo]) -> SourceQuote | None:
         """Return the innermost source line of a call that can be read."""
         for where in stack:
             lines = self._lines(where.file) if where.line > 0 else ()
             if where.line <= len(lines) and where.line > 0:
                 text = " ".join(lines[where.line - 1].split())
                 place = f"{os.path.basename(where.file)}:{where.line}"
-                return Quoted(visible(place, 80), visible(text, MAX_WIDTH))
+                return SourceQuote(visible(place, 80), visible(text, MAX_WIDTH))
         return None
 
     def _lines(self, file: str) -> tuple[str, ...]:

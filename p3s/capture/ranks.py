@@ -116,11 +116,11 @@ class Tables:
             for number, values in capture.defs.numbers.items()
         }
         named = {
-            "op": _mapped(calls["op"], op_of),
+            "op": _map_values(calls["op"], op_of),
             "site": site_to[np.minimum(calls["site"], len(site_to) - 1).astype(np.int64)],
-            "comm": _mapped(calls["comm"], comm_of),
-            "window": _mapped(calls["window"], window_of),
-            "numbers": _mapped(calls["numbers"], {0: 0, **list_of}),
+            "comm": _map_values(calls["comm"], comm_of),
+            "window": _map_values(calls["window"], window_of),
+            "numbers": _map_values(calls["numbers"], {0: 0, **list_of}),
         }
         columns = [named[name] if name in named else calls[name] for name in _FIELDS]
         return np.stack(columns, axis=1, dtype=np.int64)
@@ -173,7 +173,7 @@ def distinct_rows(table: Ints) -> tuple[Ints, Ints]:
     return table[first], where
 
 
-def _mapped(values: NDArray[np.generic], table: dict[int, int]) -> Ints:
+def _map_values(values: NDArray[np.generic], table: dict[int, int]) -> Ints:
     """Return table[value] of each value; -1 for one that is not in it."""
     if not table or not len(values):
         return np.full(len(values), -1, dtype=np.int64)
@@ -254,7 +254,7 @@ class Source:
             np.stack([completing, posting], axis=1)[both],
             capture.cancelled[both],
             events.counters,
-            _counted(capture, calls),
+            _sum_counted(capture, calls),
             header.paused_calls,
             capture.counted_events,
             events.ordinal,
@@ -461,7 +461,7 @@ def in_order(capture: Capture) -> bool:
     return not any((calls["op"] == number).any() for number in waiting)
 
 
-def _counted(capture: Capture, calls: Ints) -> dict[int, tuple[int, int, int]]:
+def _sum_counted(capture: Capture, calls: Ints) -> dict[int, tuple[int, int, int]]:
     found: dict[int, tuple[int, int, int]] = {}
     for number, row in capture.counted.items():
         if number < len(calls) and calls[number] >= 0:

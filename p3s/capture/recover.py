@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from p3s.base.artefacts import file_bytes, parse_json, sealed, write_bytes
+from p3s.base.artefacts import add_digest, file_bytes, parse_json, write_bytes
 from p3s.base.errors import P3SError, UsageError
 from p3s.capture import layout
 from p3s.capture.capture import READERS, intact_chunks, rank_of, read_capture
@@ -90,7 +90,7 @@ _COPIED = ("stdin.txt", "stdout.txt", "stderr.txt")
 
 
 @dataclass(frozen=True)
-class Recovered:
+class RecoveredFile:
     """What was saved of one file: intact chunks and their events; ``problem`` says what not."""
 
     rank: int
@@ -101,7 +101,7 @@ class Recovered:
     header_rebuilt: bool = False
 
 
-def recover(run_dir: Path, target: Path, force: bool = False) -> list[Recovered]:
+def recover(run_dir: Path, target: Path, force: bool = False) -> list[RecoveredFile]:
     """Write what is intact of all captures in ``run_dir`` to ``target``; the original stays.
 
     Chunks keep their numbers, so that what is lost stays visible. Raises UsageError for a target
@@ -149,11 +149,11 @@ def _a_run(path: Path) -> Path:
     return path
 
 
-def _missing(target: Path, there: set[int]) -> list[Recovered]:
+def _missing(target: Path, there: set[int]) -> list[RecoveredFile]:
     """Return what is to be said of ranks that have no file."""
     found = [read_header(path).size for path in target.glob("rank-*.p3t")]
     return [
-        Recovered(rank, target / NAME.format(rank), 0, 0, "is missing")
+        RecoveredFile(rank, target / NAME.format(rank), 0, 0, "is missing")
         for rank in range(max(found, default=0))
         if rank not in there
     ]
@@ -166,7 +166,7 @@ def _any_header(files: list[Path]) -> Header | None:
     return None
 
 
-def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -> Recovered:
+def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -> RecoveredFile:
     """Save one file; only look what it would give unless ``write``."""
     number = rank_of(path)
     rank, problem = -1 if number is None else number, ""
@@ -181,15 +181,15 @@ def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -
         problem = str(error).removeprefix(f"{path} ").partition("; ")[0]
     if header is not None and header.rank != rank:
         why = f"is the file of rank {header.rank}; it was renamed and is left out"
-        return Recovered(rank, path, 0, 0, why)
+        return RecoveredFile(rank, path, 0, 0, why)
     try:
         chunks = _usable_chunks(path, header, damaged)
     except OSError as error:
-        return Recovered(rank, path, 0, 0, f"{error.strerror}: nothing can be saved")
+        return RecoveredFile(rank, path, 0, 0, f"{error.strerror}: nothing can be saved")
     page, first = _header_page(path, header, model, chunks)
     if page is None:
         why = problem or "holds no intact chunk"
-        return Recovered(rank, path, 0, 0, f"{why}: nothing can be saved")
+        return RecoveredFile(rank, path, 0, 0, f"{why}: nothing can be saved")
     if header is None:
         rank = first.rank
     events = kept = 0
@@ -202,7 +202,7 @@ def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -
     if write:
         write_bytes(target / NAME.format(rank), b"".join(parts))
         events = len(read_capture(target / NAME.format(rank)).events)
-    return Recovered(rank, path, kept, events, problem, header is None)
+    return RecoveredFile(rank, path, kept, events, problem, header is None)
 
 
 def _usable_chunks(
@@ -322,6 +322,6 @@ def _copy_rest(run_dir: Path, target: Path, lost: bool) -> None:
         info = parse_json(file_bytes(run_dir / "run.json"))
         info.pop("digest", None)
         info.update(recovered=True, **({"status": "partial"} if lost else {}))
-        write_bytes(target / "run.json", sealed((json.dumps(info, indent=1) + "\n").encode()))
+        write_bytes(target / "run.json", add_digest((json.dumps(info, indent=1) + "\n").encode()))
     except (OSError, ValueError, AttributeError):
         return

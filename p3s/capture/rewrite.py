@@ -16,9 +16,9 @@ import numpy as np
 from p3s.base import ops
 from p3s.capture import requests
 from p3s.capture.neighbours import Graphs
-from p3s.capture.one_sided import OneSided
+from p3s.capture.one_sided import OneSidedCalls
 from p3s.capture.partitions import Partitions
-from p3s.capture.parts import CallBook, Family, Parts, replaced
+from p3s.capture.parts import CallBook, Family, Parts, replace_events
 from p3s.capture.types import (
     Ranks,
     RankTrace,
@@ -33,7 +33,7 @@ Replacing = Callable[[RunTrace, RankTrace, CallBook], Parts]
 
 
 @dataclass
-class Known:
+class FamilySet:
     """The families, with what the ranks tell together.
 
     Communicators and windows of different captures have different numbers: families name them by
@@ -42,7 +42,7 @@ class Known:
 
     graphs: Graphs = field(default_factory=Graphs)
     partitions: Partitions = field(default_factory=Partitions)
-    accesses: OneSided = field(default_factory=OneSided)
+    accesses: OneSidedCalls = field(default_factory=OneSidedCalls)
 
     def families(self, run: RunTrace) -> list[Family]:
         """Return the families of a run's calls."""
@@ -67,7 +67,7 @@ class Messages:
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = tuple(paths)
-        self._known: Known | None = None
+        self._known: FamilySet | None = None
 
     def read(self, path: Path) -> RunTrace:
         """Return the run of one rank (p3s.capture.read_file), whole; RankTrace.done only where
@@ -75,7 +75,7 @@ class Messages:
         from p3s.capture.reader import read_file
 
         run = named_outside(read_file(path, completions=False, whole=True))
-        families = Known().families(run)
+        families = FamilySet().families(run)
         if _in_blocks(run) and not families:
             return run
         some_cancelled = requests.some_cancelled(run)
@@ -89,14 +89,14 @@ class Messages:
             run = _rewritten(run, requests.in_order_of_ranks)
         return as_messages(run, self._gathered(run)) if taken else run
 
-    def _gathered(self, run: RunTrace) -> Known:
+    def _gathered(self, run: RunTrace) -> FamilySet:
         """Return what all ranks tell, nothing if the calls of this one don't ask for it."""
         from p3s.capture.reader import read_file
 
-        if not Known().asks(run):
-            return Known()
+        if not FamilySet().asks(run):
+            return FamilySet()
         if self._known is None:
-            known = Known()
+            known = FamilySet()
             for path in self._paths:
                 known.learn(named_outside(read_file(path, whole=True)))
             self._known = known
@@ -110,7 +110,7 @@ def _in_blocks(run: RunTrace) -> bool:
     return pieces is not None and all(pieces(rank) is not None for rank in present)
 
 
-def as_messages(run: RunTrace, known: Known) -> RunTrace:
+def as_messages(run: RunTrace, known: FamilySet) -> RunTrace:
     """Return a run with messages in place of calls; the same run where it has no such calls.
 
     known: what all ranks tell, see Messages.
@@ -122,7 +122,7 @@ def as_messages(run: RunTrace, known: Known) -> RunTrace:
 
 def whole_as_messages(run: RunTrace) -> RunTrace:
     """Return a run that was read as a whole (read_run) with messages in place of calls."""
-    known, run = Known(), named_outside(run)
+    known, run = FamilySet(), named_outside(run)
     if known.asks(run):
         known.learn(run)
     return as_messages(run, known)
@@ -138,7 +138,7 @@ def _rewritten(run: RunTrace, replacing: Replacing) -> RunTrace:
     ranks: dict[int, RankTrace] = {}
     for rank in present_ranks(run):
         rt = run.ranks[rank]
-        ranks[rank] = replaced(rt, replacing(run, rt, book), book)
+        ranks[rank] = replace_events(rt, replacing(run, rt, book), book)
     used = np.zeros(len(book.calls), dtype=np.int64)
     for rt in ranks.values():
         used += rt.made(len(used))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import changed_ns
 from p3s.base.records import Traces
-from p3s.base.text import joined
-from p3s.capture.callpath import Where, parse, shown
+from p3s.base.text import join_words
+from p3s.capture.callpath import FrameInfo, parse, select_frames
 from p3s.capture.lines import lines_of, reader
 from p3s.capture.modules import Modules
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def resolve_sites(
     traces: Traces, sites: Mapping[str, Sequence[str]], more: Sequence[Path] = ()
-) -> tuple[dict[str, Where], list[str]]:
+) -> tuple[dict[str, FrameInfo], list[str]]:
     """Return the place of every frame, and what could not be resolved, a sentence per module.
 
     ``more`` are directories in which the program and its libraries are looked for too.
@@ -29,7 +29,7 @@ def resolve_sites(
     root = traces.root.resolve()
     started = map(Path, _said_by_runs(traces, "directory"))
     where = Modules(programs_of(traces), [*started, Path.cwd(), root.parent, root], list(more))
-    frames = dict.fromkeys(f for frames in sites.values() for f in shown(frames))
+    frames = dict.fromkeys(f for frames in sites.values() for f in select_frames(frames))
     return resolve(frames, where, traced_ns(traces))
 
 
@@ -73,7 +73,7 @@ def _said_by_runs(traces: Traces, key: str) -> list[str]:
     return list(dict.fromkeys(w for info in infos if isinstance(w := info.get(key), str)))
 
 
-def _identity(where: Where) -> str:
+def _identity(where: FrameInfo) -> str:
     if not where.line or where.python:
         return where.frame
     return f"{where.module} {where.function} {where.file}:{where.line}"
@@ -87,7 +87,7 @@ def traced_ns(traces: Traces) -> int | None:
 
 def resolve(
     frames: Iterable[str], modules: Modules, traced_ns: int | None = None
-) -> tuple[dict[str, Where], list[str]]:
+) -> tuple[dict[str, FrameInfo], list[str]]:
     """Return each frame's place, and what could not be resolved, a sentence for modules alike.
 
     ``traced_ns`` is when the program was traced (as st_mtime_ns): a module written later is
@@ -97,7 +97,7 @@ def resolve(
     from p3s.capture.elf import Binary
 
     found = {frame: parse(frame) for frame in frames}
-    by_module: dict[str, list[Where]] = {}
+    by_module: dict[str, list[FrameInfo]] = {}
     for where in found.values():
         if where.module:
             by_module.setdefault(where.module, []).append(where)
@@ -126,12 +126,12 @@ def resolve(
     alike: dict[str, list[str]] = {}
     for name in sorted(notes):
         alike.setdefault(notes[name], []).append(name)
-    return found, [f"{joined(names)}: {note}" for note, names in alike.items()]
+    return found, [f"{join_words(names)}: {note}" for note, names in alike.items()]
 
 
 def _in_module(
-    path: Path, wheres: Sequence[Where], modules: Modules, traced_ns: int | None
-) -> tuple[dict[str, Where], str]:
+    path: Path, wheres: Sequence[FrameInfo], modules: Modules, traced_ns: int | None
+) -> tuple[dict[str, FrameInfo], str]:
     """Resolve the frames of one module; also returns what is wrong with it, or an empty text."""
     from p3s.capture.elf import Binary
 
@@ -145,7 +145,7 @@ def _in_module(
                 return {}, changed
             # A return address is that of the instruction after the call, perhaps another line.
             lines = lines_of(path, (where.offset - 1 for where in wheres))
-            placed = [_placed(binary, where, lines.get(where.offset - 1)) for where in wheres]
+            placed = [_locate_frame(binary, where, lines.get(where.offset - 1)) for where in wheres]
             found = {w.frame: w for w in placed if w.function or w.line or w.calls}
             bare = sum(not (where.function or where.line) for where in placed)
     except (OSError, ValueError) as error:
@@ -154,7 +154,7 @@ def _in_module(
     return found, _missing(bare, len(wheres), bool(lines), modules.of_system(path))
 
 
-def _placed(binary: Binary, where: Where, line: Where | None) -> Where:
+def _locate_frame(binary: Binary, where: FrameInfo, line: FrameInfo | None) -> FrameInfo:
     """Return a frame's place in its file, given what debug information says of it."""
     symbol = None
     if line is None or not line.function:

@@ -257,7 +257,7 @@ def unmodelled_events(
 ) -> dict[str, int]:
     """Return operation -> events of those that the model does not cover; events: of each call."""
     out: dict[str, int] = {}
-    for call, count in zip(_named(calls, comms), events, strict=True):
+    for call, count in zip(_rename_outside(calls, comms), events, strict=True):
         if not ops.is_modelled(call.op):
             out[call.op] = out.get(call.op, 0) + count
     return out
@@ -265,11 +265,11 @@ def unmodelled_events(
 
 def named_outside(run: RunTrace) -> RunTrace:
     """Return a run whose calls with processes of other worlds are named so."""
-    calls = _named(run.calls, run.comms)
+    calls = _rename_outside(run.calls, run.comms)
     return run if calls is run.calls else replace(run, calls=calls)
 
 
-def _named(calls: tuple[Call, ...], comms: Sequence[Comm]) -> tuple[Call, ...]:
+def _rename_outside(calls: tuple[Call, ...], comms: Sequence[Comm]) -> tuple[Call, ...]:
     beyond = {number for number, comm in enumerate(comms) if reaches_outside(comm)}
     if not beyond:
         return calls

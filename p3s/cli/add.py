@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from p3s.base.text import table
-from p3s.cli.common import emit, launcher_words, out, quoted, say
+from p3s.cli.common import emit, launcher_words, out, quote_word, say
 
 
 def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, json_: bool) -> int:
@@ -29,7 +29,7 @@ def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, 
     refused = [given.named(str(problem)) for problem in found.refused]
     refused += characterize_added(study, sorted({run.np for run in found.runs}))
     have = study.signature_counts()
-    next_command = f"p3s model {quoted(study.root)}" if len(have) >= MIN_COUNTS else None
+    next_command = f"p3s model {quote_word(study.root)}" if len(have) >= MIN_COUNTS else None
     if json_:
         added = [
             {"np": run.np, "from": given.source(run.path), "events": run.events}

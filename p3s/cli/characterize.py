@@ -47,19 +47,19 @@ def characterize(
     """
     from p3s.cli import characterized as then
     from p3s.pipeline.parameters import with_teams
-    from p3s.pipeline.records import existing, opened
+    from p3s.pipeline.records import existing, load_study
     from p3s.pipeline.statements import parse_dims
-    from p3s.pipeline.tracing.counts import Asked
+    from p3s.pipeline.tracing.counts import CountRequest
     from p3s.pipeline.tracing.runs import TraceRequest
     from p3s.pipeline.tracing.study import check_counts, default_study
     from p3s.signature_runner.recording import recording
-    from p3s.signature_runner.standard_input import own
+    from p3s.signature_runner.standard_input import take_input
     from p3s.signature_runner.traced_run import check_template
 
     words = list(command or [])
     check_template(words)
     how = recording(work, counters, limit, posix_io=posix_io, unfinalized=unfinalized)
-    on = parse_asked(counts, largest=not (far or signature)) if counts else Asked()
+    on = parse_asked(counts, largest=not (far or signature)) if counts else CountRequest()
     teams = parse_threads(threads) if threads else []
     param, how = with_teams(param, how, teams, affinity, oversubscribe, on.counts)
     if not (counts or far):
@@ -81,12 +81,12 @@ def characterize(
         repeat_disturbed=not no_repeat,
         force=force,
         part=part,
-        stdin=own,
+        stdin=take_input,
     )
     if far:
         return then.small_runs(replace(request, repeats=repeats or 0), up_to, json_)
     if signature:
         enough = parse_enough(width, confidence, turns)
-        opened(request.root)  # its phases are followed
+        load_study(request.root)  # its phases are followed
         request = replace(request, recording=replace(how, stop=stop), enough=enough)
-    return then.values(request, param, json_) if param else then.traced(request, json_)
+    return then.values(request, param, json_) if param else then.characterize_counts(request, json_)

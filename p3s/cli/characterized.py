@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from p3s.base.serialise import to_data
-from p3s.cli.common import emit, out, quoted, say
+from p3s.cli.common import emit, out, quote_word, say
 from p3s.cli.progress import progress
 from p3s.report import traced as text
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from p3s.pipeline.tracing.runs import TraceRequest
 
 
-def traced(request: TraceRequest, json_: bool) -> int:
+def characterize_counts(request: TraceRequest, json_: bool) -> int:
     """Trace the counts of a study."""
-    from p3s.pipeline.records import opened
+    from p3s.pipeline.records import load_study
     from p3s.pipeline.tracing.study import lacking, left_over, trace, without_loop
 
     with progress(0) as bar:
         done = trace(request, bar)
-    study = opened(request.root)
+    study = load_study(request.root)
     failed = [row for row in done.failed if not (request.asked.top and row.refused)]
-    next_command = f"p3s {'add STUDY' if request.part else 'model'} {quoted(study.root)}"
+    next_command = f"p3s {'add STUDY' if request.part else 'model'} {quote_word(study.root)}"
     lack = lacking(study, done, part=request.part)
     if json_:
         emit(
@@ -57,7 +57,7 @@ def values(request: TraceRequest, params: list[str], json_: bool) -> int:
     able = [s for s, at in settings_in(study) if len(at.signature_counts()) >= MIN_COUNTS]
     needed = 1 if parameters(study) == [THREADS] else MIN_SETTINGS
     enough = len(able) >= needed
-    next_command = f"p3s model {quoted(study.root)}"
+    next_command = f"p3s model {quote_word(study.root)}"
     if json_:
         emit(
             "characterize",
@@ -90,7 +90,7 @@ def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
     with progress(0) as bar:
         found = trace_smaller(request, up_to, bar)
     study, workload, done = found.study, f"far/{found.name}", found.done
-    next_command = f"p3s model {quoted(study.root)}"
+    next_command = f"p3s model {quote_word(study.root)}"
     if json_:
         emit(
             "far-runs",

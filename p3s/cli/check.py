@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from p3s.base.text import one_line, plural
-from p3s.cli.common import emit, out, quoted, say
+from p3s.cli.common import emit, out, quote_word, say
 
 
 def check(path: Path, json_: bool) -> int:
@@ -37,10 +37,8 @@ def check(path: Path, json_: bool) -> int:
         bad = [run for run in usable if run.status not in (COMPLETE, PARTIAL) and run.path.is_dir()]
         if bad:
             there = bad[0].path
-            say(
-                f"next: p3s recover {quoted(there)} -o {quoted(Path(f'{there.name}-saved'))} "
-                "(saves what is intact)"
-            )
+            saved = quote_word(Path(f"{there.name}-saved"))
+            say(f"next: p3s recover {quote_word(there)} -o {saved} (saves what is intact)")
         return 3
     return 0
 
@@ -63,5 +61,5 @@ def recover(run_dir: Path, target: Path, force: bool, json_: bool) -> int:
                 f"rank {one.rank}: kept {plural(one.events, 'event')} in "
                 f"{plural(one.chunks, 'chunk')}{rebuilt}{one_line(wrong)}"
             )
-    say(f"next: p3s dump {quoted(target)} --summary")
+    say(f"next: p3s dump {quote_word(target)} --summary")
     return 3 if any(one.problem for one in saved) else 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import one_line
-from p3s.base.text import quoted as quoted
+from p3s.base.text import quote_word as quote_word
 from p3s.cli.helptext import WORDS
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def say_reasons(reasons: Iterable[Reason], what: str = "prediction", *, told: bo
 
     ``told``: the reasons are on stdout already, for people.
     """
-    from p3s.predict.types import in_short, untrusted
+    from p3s.predict.types import filter_untrusted, in_short
 
-    found = untrusted(reasons)
+    found = filter_untrusted(reasons)
     if not found:
         return 0
     if told:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from p3s.cli.common import emit, out, quoted, say
+from p3s.cli.common import emit, out, quote_word, say
 from p3s.cli.progress import progress
 
 
@@ -19,16 +19,16 @@ def explain(
     """Show one phase: the values behind each rule, its rivals, and why it has its verdict."""
     from p3s.base.serialise import to_data
     from p3s.model.text import phase_values
-    from p3s.pipeline.records import model_record, opened
+    from p3s.pipeline.records import load_study, model_record
     from p3s.pipeline.stages import ensure_model
-    from p3s.report.explain import chosen, render
+    from p3s.report.explain import choose_calls, render
 
-    study = opened(study_dir)
+    study = load_study(study_dir)
     with progress(2) as bar:
         ensure_model(study, bar)
     record = model_record(study, modules)
     model, places, notes = record.model, record.places, record.notes
-    calls = chosen(model, phase, call, everything or json_)
+    calls = choose_calls(model, phase, call, everything or json_)
     if json_:
         emit(
             "explain",
@@ -52,5 +52,5 @@ def explain(
         out(render(model, values, places, phase, call, everything))
     for note in notes:
         say(f"note: {note}")
-    say(f"next: p3s next {quoted(study.root)}")
+    say(f"next: p3s next {quote_word(study.root)}")
     return 0

@@ -10,10 +10,10 @@ from typing import Any
 import typer
 
 from p3s.base.errors import P3SError
-from p3s.base.text import joined, one_line
+from p3s.base.text import join_words, one_line
 from p3s.base.version import __version__
 from p3s.cli.common import ReaderGone, emit, forget_output, say
-from p3s.cli.making import OnDemand, loaded
+from p3s.cli.making import OnDemand, load_command
 from p3s.cli.table import ALIAS
 
 BUG = 70
@@ -60,7 +60,7 @@ def failure(err: Exception) -> tuple[str, int]:
         said = " ".join(str(err).split())
         why = f"{name} cannot be loaded: {said}; is there memory left? p3s doctor tries libraries"
         return why, 1
-    if isinstance(err, (SystemError, RuntimeError)) and _starved():
+    if isinstance(err, (SystemError, RuntimeError)) and _lacks_memory():
         return "out of memory; P3S_DEBUG=1 shows where", 1
     text = (
         f"internal error: {type(err).__name__}: {str(err)[:200]}; this is a bug in p3s "
@@ -90,7 +90,7 @@ def _usage_text(err: Any) -> str:
         message = f"No such option: {err.option_name}"
         others = [] if ctx is None else _with_option(err.option_name, path.rpartition(" ")[2])
         if others:
-            message += f", which belongs to p3s {joined(others)}"
+            message += f", which belongs to p3s {join_words(others)}"
         elif err.possibilities:
             message += f" (Possible options: {', '.join(sorted(err.possibilities))})"
     return f"{message}; see {path} --help"
@@ -101,7 +101,7 @@ def _with_option(option: str, command: str) -> list[str]:
     found = [
         name
         for name in OnDemand()
-        if any(option in (*each.opts, *each.secondary_opts) for each in loaded(name).params)
+        if any(option in (*each.opts, *each.secondary_opts) for each in load_command(name).params)
     ]
     names = [name for name in found if name not in (command, ALIAS)]
     return names if len(names) <= _MOST_NAMED else []
@@ -115,7 +115,7 @@ def _is_nowhere() -> bool:
         return True
 
 
-def _starved() -> bool:
+def _lacks_memory() -> bool:
     """Tell whether this process gets no more memory.
 
     Python 3.11 calls some of that SystemError, and a thread that gets no stack RuntimeError. Asked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from p3s.base.errors import GateFailed, UsageError
+from p3s.base.errors import GateFailure, UsageError
 from p3s.base.text import plural
 from p3s.cli.common import allowed_codes, emit, out, say
 
@@ -26,7 +26,7 @@ def gate(
     from p3s.pipeline.records import as_of_now
     from p3s.pipeline.saved import PredictionFile
     from p3s.predict.gate import check, parse
-    from p3s.predict.types import named, untrusted
+    from p3s.predict.types import filter_untrusted, prefix_reasons
     from p3s.report.gates import FORMATS, as_json, gates_text
 
     if format_ and format_ not in FORMATS:
@@ -41,9 +41,12 @@ def gate(
     other = None if base is None else as_of_now(PredictionFile.load(base))
     findings = [check(condition, prediction, other) for condition in conditions]
     failed = sum(finding.met for finding in findings)
-    reasons = [*prediction.reasons, *(() if other is None else named(other.reasons, "base"))]
-    against = untrusted(reasons, allowed)
-    code = GateFailed.exit_code if failed else 3 if against else 0
+    reasons = [
+        *prediction.reasons,
+        *(() if other is None else prefix_reasons(other.reasons, "base")),
+    ]
+    against = filter_untrusted(reasons, allowed)
+    code = GateFailure.exit_code if failed else 3 if against else 0
     if json_:
         emit(
             "gate",

@@ -38,7 +38,7 @@ class Command(typer.core.TyperCommand):
             ctx.meta[SHOW_ALL] = True
             args = ["--help"]
         rest = super().parse_args(ctx, args)
-        rules.check(name, _given(self, ctx))
+        rules.check(name, _find_given(self, ctx))
         return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -95,7 +95,7 @@ def _names(parameter: Any) -> set[str]:
     return {*parameter.opts, *parameter.secondary_opts}
 
 
-def _given(command: typer.core.TyperCommand, ctx: Any) -> set[str]:
+def _find_given(command: typer.core.TyperCommand, ctx: Any) -> set[str]:
     """Return the names of the options on the command line, and that of a launcher command."""
     words = ctx.meta.get(WORDS)  # of p3s submit they may be options
     found = {rules.LAUNCHER} if words and not words[0].startswith("-") else set()

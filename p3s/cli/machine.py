@@ -9,8 +9,8 @@ from typing import Any
 import typer
 
 from p3s.base.artefacts import schema_of
-from p3s.base.extensions import load, provided
-from p3s.base.serialise import Published
+from p3s.base.extensions import load, load_provided
+from p3s.base.serialise import FileFormat
 from p3s.cli.common import emit, emit_json, out
 from p3s.machine import cluster, filesystem
 from p3s.machine.machinefile import MACHINE, MACHINE_SCHEMA, Machine
@@ -25,14 +25,14 @@ app = typer.Typer(
 
 def list_(json_: bool) -> int:
     """List the typical networks that p3s predict --network takes."""
-    data, text = published()
+    data, text = list_published()
     emit("clusters", **data) if json_ else out(text)
     return 0
 
 
 def show(file: str, json_: bool) -> int:
     """Show a machine file, a communication model, or a typical network with its sources."""
-    data, text = shown(file)
+    data, text = show_machine_file(file)
     emit_json(data) if json_ else out(text)
     return 0
 
@@ -51,7 +51,7 @@ def compare(first: Path, second: Path, json_: bool) -> int:
 Shown = tuple[dict[str, Any], str]
 
 
-def published() -> Shown:
+def list_published() -> Shown:
     """Return the typical networks and file systems that p3s predict takes by name."""
     found = [cluster.typical(name) for name in cluster.names()]
     systems = [filesystem.typical(name) for name in filesystem.names()]
@@ -66,7 +66,7 @@ def published() -> Shown:
     return data, "\n".join([clusters(found, cluster.DEFAULT), "", *lines])
 
 
-def shown(file: str) -> Shown:
+def show_machine_file(file: str) -> Shown:
     """Return what a file of p3s machine or of an extension holds, or a published network."""
     path = Path(file)
     known = (*filesystem.names(), *cluster.names())
@@ -79,7 +79,7 @@ def shown(file: str) -> Shown:
         one = cluster.typical(file) if named else cluster.Cluster.load(path)
         return dict(one.data), render_cluster(one)
     if schema != MACHINE_SCHEMA:
-        formats: Iterator[Published[Any]] = provided("schemas")
+        formats: Iterator[FileFormat[Any]] = load_provided("schemas")
         if show := next((each.show for each in formats if each.schema == schema), ""):
             made: Shown = load(show)(path)
             return made

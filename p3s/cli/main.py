@@ -18,7 +18,7 @@ from p3s.base.errors import UsageError
 from p3s.base.version import __version__
 from p3s.cli.common import ReaderGone, forget_output, out
 from p3s.cli.failures import BUG, check_room, fail, failure
-from p3s.cli.making import Grouped
+from p3s.cli.making import CommandGroups
 
 #: Given before the command: p3s is started by mpiexec, and all ranks compute.
 _MPI = "--mpi"
@@ -33,7 +33,7 @@ def _show_version(value: bool) -> None:
 
 app = typer.Typer(
     name="p3s",
-    cls=Grouped,
+    cls=CommandGroups,
     help="Trace an MPI program at a few small process counts, predict its run time at large ones.",
     epilog=(
         "\b\nExample:\n"
@@ -61,7 +61,7 @@ def _options(
     """Trace an MPI program at a few small process counts, predict its run time at large ones."""
 
 
-class _Terminated(BaseException):
+class _Termination(BaseException):
     """SIGTERM or SIGHUP arrived; unwinding ends the programs that were started."""
 
     def __init__(self, number: int) -> None:
@@ -70,7 +70,7 @@ class _Terminated(BaseException):
 
 
 def _on_signal(number: int, _frame: FrameType | None) -> None:
-    raise _Terminated(number)
+    raise _Termination(number)
 
 
 def run(args: Sequence[str]) -> int:
@@ -96,7 +96,7 @@ def _run(args: Sequence[str]) -> int:
         return code
     except (KeyboardInterrupt, typer.Abort):
         return fail(args, "interrupted; what was finished before is kept", INTERRUPTED)
-    except _Terminated as err:
+    except _Termination as err:
         return fail(args, "ended by a signal; what was finished is kept", 128 + err.number)
     except (ReaderGone, BrokenPipeError):
         raise
@@ -134,7 +134,7 @@ def _with_ranks(args: Sequence[str]) -> int:
             return workers.on_ranks(lambda: _whole(args))
         except (ImportError, RuntimeError) as err:  # no libmpi, or that of another MPI
             return fail(args, f"{_MPI}: MPI cannot be started: {err}; p3s doctor tells more", 1)
-    there = workers.launched()
+    there = workers.read_launcher_rank()
     if there is None or args[:1] == ["exec"] or not args or args[0].startswith("-"):
         return _whole(args)
     rank, size = there

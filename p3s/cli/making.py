@@ -17,15 +17,15 @@ from p3s.cli.table import commands, entries, parameter, usual
 
 
 @cache
-def loaded(name: str) -> Any:
+def load_command(name: str) -> Any:
     """Return a command as typer makes it; KeyError where there is none."""
     for command in commands():
         if command.name == name and not command.parent:
-            return _made(command)
+            return _make_command(command)
     raise KeyError(name)
 
 
-def _made(command: Command) -> Any:
+def _make_command(command: Command) -> Any:
     """Return a command, with those that belong to it, as typer makes it."""
     made, name = load(command.function), command.name
     words = f"{command.parent} {name}".strip()
@@ -40,14 +40,16 @@ def _made(command: Command) -> Any:
             context_settings={"allow_interspersed_args": not command.program_options},
             epilog=epilog,
             short_help=command.summary,
-        )(_with_alternatives(words, _declared(words, made)))
+        )(_with_alternatives(words, _fill_defaults(words, made)))
     whole = typer.main.get_command(alone).commands[name]  # type: ignore[attr-defined]
     if isinstance(made, typer.Typer):
-        whole.commands |= {each.name: _made(each) for each in commands() if each.parent == name}
+        whole.commands |= {
+            each.name: _make_command(each) for each in commands() if each.parent == name
+        }
     return whole
 
 
-def _declared(words: str, made: Callable[..., int]) -> Callable[..., int]:
+def _fill_defaults(words: str, made: Callable[..., int]) -> Callable[..., int]:
     """Return a command whose parameters without a default are those of the table."""
     every = [
         each
@@ -55,10 +57,10 @@ def _declared(words: str, made: Callable[..., int]) -> Callable[..., int]:
         else each.replace(default=parameter(words, each.name, each.annotation))
         for each in signature(made, eval_str=True).parameters.values()
     ]
-    return _signed(made, every)
+    return _set_signature(made, every)
 
 
-def _signed(made: Callable[..., int], every: Sequence[Parameter]) -> Callable[..., int]:
+def _set_signature(made: Callable[..., int], every: Sequence[Parameter]) -> Callable[..., int]:
     """Return a function as one with these parameters, as typer looks at it."""
     made.__signature__ = Signature(every)  # type: ignore[attr-defined]
     made.__annotations__ = {each.name: each.annotation for each in every}
@@ -84,7 +86,7 @@ def _with_alternatives(name: str, made: Callable[..., int]) -> Callable[..., int
                 return code
         return made(**{each: given[each] for each in of[0]})
 
-    return _signed(first, [*usual_, *own.values(), last])
+    return _set_signature(first, [*usual_, *own.values(), last])
 
 
 class OnDemand(Mapping[str, Any]):
@@ -94,7 +96,7 @@ class OnDemand(Mapping[str, Any]):
     """
 
     def __getitem__(self, name: str) -> Any:
-        return loaded(name)
+        return load_command(name)
 
     def __iter__(self) -> Iterator[str]:
         return (command.name for command in commands() if not command.parent)
@@ -103,7 +105,7 @@ class OnDemand(Mapping[str, Any]):
         return len(list(iter(self)))
 
 
-class Grouped(TyperGroup):
+class CommandGroups(TyperGroup):
     """The commands, in their groups."""
 
     def __init__(self, **settings: Any) -> None:

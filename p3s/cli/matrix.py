@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.text import quoted
+from p3s.base.text import quote_word
 from p3s.cli.common import emit, out, say
 
 if TYPE_CHECKING:
@@ -68,19 +68,19 @@ def matrix(path: Path, count: int | None, what: str, png: Path | None, json_: bo
 def _run_at(path: Path, count: int | None) -> RunTrace:
     """Return the run to show: of a study the first one at the count."""
     from p3s.capture import read_run
-    from p3s.pipeline.records import opened
+    from p3s.pipeline.records import load_study
 
     if not (path / "study.json").exists() and any(path.glob("rank-*.p3t")):
         run = read_run(path)
         if count is not None and count != run.np:
             raise UsageError(f"-n {count}: {path} is a run at {run.np} processes")
         return run
-    study = opened(path)
+    study = load_study(path)
     runs = study.runs()
     if not runs:
         raise P3SError(
-            f"{path}: holds no run; trace the program: p3s characterize -n 4,8,16 -o {quoted(path)}"
-            " -- mpiexec -n {np} PROGRAM"
+            f"{path}: holds no run; trace the program: p3s characterize -n 4,8,16 "
+            f"-o {quote_word(path)} -- mpiexec -n {{np}} PROGRAM"
         )
     complete = study.counts()
     wanted = (complete or [run.np for run in runs])[-1] if count is None else count

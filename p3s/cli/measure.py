@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import check_output, emit_json, out, quoted, say
+from p3s.cli.common import check_output, emit_json, out, quote_word, say
 from p3s.cli.progress import progress
 from p3s.cli.values import parse_counts, words_of
 
@@ -70,7 +70,7 @@ def measure(
             say(f"disturbed: {text}")
     else:
         out(render(machine))
-    say(f"next: p3s machine show {quoted(output)}")
+    say(f"next: p3s machine show {quote_word(output)}")
     if network and machine.network is None:
         say(f"p3s: computation was measured, the network was not: {machine.network_missing}")
         return 3

@@ -37,7 +37,7 @@ def model(
     """
     from p3s.cli import modelled as then
     from p3s.pipeline.parameters import at_value
-    from p3s.pipeline.records import has_parameters, opened, stated
+    from p3s.pipeline.records import has_parameters, keep_statements, load_study
     from p3s.pipeline.stages import ensure_compute, ensure_model
 
     wanted = parse_counts(counts) if counts else []
@@ -50,12 +50,12 @@ def model(
                 f"{study_dir}: holds a study for every value of its parameters; name "
                 "one of them: STUDY/at/NAME=VALUE"
             )
-        with stated(opened(study_dir), [], grid, fastest):
+        with keep_statements(load_study(study_dir), [], grid, fastest):
             return then.family(study_dir, json_)
-    study = opened(study_dir)
+    study = load_study(study_dir)
     gone = parse_counts(without, "--without") if without else []
     back = parse_counts(with_, "--with") if with_ else []
-    with stated(study, trips, grid, fastest, gone, back), progress(1) as bar:
+    with keep_statements(study, trips, grid, fastest, gone, back), progress(1) as bar:
         # Asked for by name: fit again even when the model is newer than its signatures.
         ensure_model(study, bar, holdout=holdout, again=not compute)
     if scic:

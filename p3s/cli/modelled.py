@@ -11,7 +11,7 @@ from p3s.cli.common import emit_json, header, out, say, say_reasons
 from p3s.cli.progress import progress
 from p3s.model.stage import read
 from p3s.pipeline.commands import Commands, count_to_predict
-from p3s.pipeline.records import model_record, opened
+from p3s.pipeline.records import load_study, model_record
 
 
 def instructions(root: Path, counts: Sequence[int], csv: bool) -> None:
@@ -21,7 +21,7 @@ def instructions(root: Path, counts: Sequence[int], csv: bool) -> None:
     from p3s.report.compute import counted_text, instruction_csv, instruction_text
     from p3s.signature.times import load_times
 
-    study = opened(root)
+    study = load_study(root)
     fitted = model_record(study).model
     found = instruction_table(fitted, counts or larger_counts(fitted))
     out((instruction_csv if csv else instruction_text)(found).rstrip("\n"))
@@ -38,7 +38,7 @@ def costs(root: Path, counts: Sequence[int], csv: bool, json_: bool) -> None:
     from p3s.pipeline.stages import check_times
     from p3s.report import compute as page
 
-    study = opened(root)
+    study = load_study(root)
     found = load(study.root)
     if found is None:
         check_times(study)
@@ -55,7 +55,7 @@ def equations(root: Path, how: str, everything: bool, modules: Sequence[Path]) -
     from p3s.model.algorithms import other_algorithms
     from p3s.model.stage import as_file
 
-    study = opened(root)
+    study = load_study(root)
     fitted = read(study.model_path)
     if how == "json":
         emit_json(as_file(fitted))
@@ -88,9 +88,9 @@ def verdict(root: Path) -> int:
     from p3s.base.serialise import to_data
     from p3s.model.order.kinds import Kinds
     from p3s.pipeline.records import structure_of
-    from p3s.predict.doubts import missed, of_calls, of_order
+    from p3s.predict.doubts import judge_holdout, of_calls, of_order
 
-    study = opened(root)
+    study = load_study(root)
     fitted, commands = read(study.model_path), Commands(study)
     if stopped := study.stopped_counts():
         say(
@@ -101,7 +101,7 @@ def verdict(root: Path) -> int:
     reasons, held = of_calls({"not_modelled": to_data(fitted.not_modelled)}), fitted.holdout
     reasons += of_order(fitted.order, held, limit=1.0, commands=commands, kinds=Kinds(fitted))
     if held is not None and held.possible:
-        reasons += missed(held, limit=1.0, commands=commands)
+        reasons += judge_holdout(held, limit=1.0, commands=commands)
         if held.comparison is not None and any(r.code == "holdout-missed" for r in reasons):
             # what differs where tasks are handed out may be timing alone
             before, checked = reasons, {"holdout-missed": [held.comparison]}
@@ -120,7 +120,7 @@ def family(study_dir: Path, json_: bool) -> int:
     from p3s.pipeline.parameters import ensure_family, largest_values, over_threads
     from p3s.report.parameters import doubts, render
 
-    study = opened(study_dir)
+    study = load_study(study_dir)
     with progress(2) as bar:
         found = ensure_family(study, bar, again=True)
         threads = over_threads().laws(study, bar, True) if has_threads(study) else None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from p3s.base.command_lines import arguments, elsewhere, shown
+from p3s.base.command_lines import arguments, elsewhere, render_from_here
 from p3s.base.settings import traces_of
-from p3s.base.text import joined
-from p3s.cli.common import emit, out, quoted, say
+from p3s.base.text import join_words
+from p3s.cli.common import emit, out, quote_word, say
 from p3s.cli.progress import progress
 from p3s.cli.values import one_count
 from p3s.pipeline.commands import Commands, count_to_validate
@@ -20,11 +20,11 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
     from p3s.costs.types import load as load_compute
     from p3s.costs.types import measured_range
     from p3s.pipeline import commands
-    from p3s.pipeline.records import model_of, opened
+    from p3s.pipeline.records import load_study, model_of
     from p3s.pipeline.stages import ensure_model
 
     wanted_n = one_count(target, "give one count, the largest to be predicted")
-    study = opened(study_dir)
+    study = load_study(study_dir)
     with progress(2) as bar, bar.slow("looking for the counts that tell most"):
         ensure_model(study, bar)
         bar.start("looking for the counts that tell most")
@@ -36,7 +36,7 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
     words = commands.tracing(traces, model, counts) if wanted else []
     again = sorted(set(commands.units(traces, model, counts)[0]) - set(counts)) if wanted else []
     shows = far["phases"] and not far["unmatched"]
-    far["command"] = commands.far(traces, far["counts"]) if shows else []
+    far["command"] = commands.build_smaller_run(traces, far["counts"]) if shows else []
     far["arguments"], there = arguments(traces), elsewhere(traces)
     if json_:
         emit(
@@ -52,15 +52,15 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
 
     larger = count_to_validate(study, [])
     validate = Commands(study).validate(larger) if larger else ""
-    out(render(model, shown(traces, words), validate))
+    out(render(model, render_from_here(traces, words), validate))
     if again:
         say(
             "note: with more processes than cores work is CPU time, and a study holds one unit: "
-            f"{joined(again)} are traced again"
+            f"{join_words(again)} are traced again"
         )
     if wanted_n or far["phases"] or far["above"]:  # that none is needed is said when asked
-        line = shown(traces, [*far["command"], ARGUMENTS]) if far["command"] else ""
+        line = render_from_here(traces, [*far["command"], ARGUMENTS]) if far["command"] else ""
         out("\n" + render_far(far, str(model.work_unit), line))
     if wanted or far["command"]:
-        say(f"then: p3s model {quoted(study.root)}")
+        say(f"then: p3s model {quote_word(study.root)}")
     return 0

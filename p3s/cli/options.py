@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from p3s.cli.table import shared
+from p3s.cli.table import make_shared
 
-STUDY = shared("study_dir")
-JSON_OPTION = shared("json_", bool)
-DIMS = shared("dims")
-VALUE = shared("param", list[str])
-THREADS = shared("threads")
-COLLECTIVES = shared("collectives")
-NETWORK = shared("network")
-TOPOLOGY = shared("topology")
+STUDY = make_shared("study_dir")
+JSON_OPTION = make_shared("json_", bool)
+DIMS = make_shared("dims")
+VALUE = make_shared("param", list[str])
+THREADS = make_shared("threads")
+COLLECTIVES = make_shared("collectives")
+NETWORK = make_shared("network")
+TOPOLOGY = make_shared("topology")

@@ -11,7 +11,7 @@ from p3s.cli.progress import progress
 from p3s.cli.values import parse_counts
 
 if TYPE_CHECKING:
-    from p3s.capture.callpath import Where
+    from p3s.capture.callpath import FrameInfo
 
 
 def phases(
@@ -27,13 +27,13 @@ def phases(
     Functions and lines come from the debug information of the program (compile it with -g).
     """
     from p3s.capture.sites import resolve_sites
-    from p3s.pipeline.records import opened
+    from p3s.pipeline.records import load_study
     from p3s.pipeline.stages import ensure_phases
     from p3s.report.call_tree import render
     from p3s.signature.phase_file import PHASES
 
     wanted = parse_counts(counts) if counts is not None else None
-    study = opened(study_dir)
+    study = load_study(study_dir)
     with progress(len(study.counts())) as bar:
         found = ensure_phases(study, bar)
     if wanted is not None:
@@ -54,7 +54,7 @@ def phases(
     return 0
 
 
-def _as_json(where: Where) -> dict[str, Any]:
+def _as_json(where: FrameInfo) -> dict[str, Any]:
     return {
         "module": where.module,
         "function": where.function,

@@ -53,11 +53,11 @@ def predict(
     from p3s.pipeline.basis import ahead, request_of
     from p3s.pipeline.predicting import PredictArguments, what_ifs_of
     from p3s.pipeline.tracing.runs import TraceRequest
-    from p3s.predict.gate import demanded
-    from p3s.signature_runner.standard_input import own
+    from p3s.predict.gate import parse_demand
+    from p3s.signature_runner.standard_input import take_input
 
     if at_least:
-        demanded(at_least)
+        parse_demand(at_least)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     placed = placement is not None
     request = request_of(
@@ -76,8 +76,8 @@ def predict(
         within=parse_share(within, "--within") if within else None,
         what_if=what_ifs_of(what_if),
     )
-    trace = TraceRequest(study_dir, tuple(words), usual, repeats, timeout, stdin=own)
-    asked = then.Asked(
+    trace = TraceRequest(study_dir, tuple(words), usual, repeats, timeout, stdin=take_input)
+    asked = then.PredictOptions(
         trace, first, dims, io, param, weak, threads, node, placement, verbose, at_least
     )
     return then.predict(study_dir, arguments, asked, json_)

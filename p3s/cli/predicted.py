@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import emit_json, out, quoted, say, say_reasons
+from p3s.cli.common import emit_json, out, quote_word, say, say_reasons
 from p3s.cli.progress import Progress, progress
 
 if TYPE_CHECKING:
     from p3s.pipeline.predicting import PredictArguments
-    from p3s.pipeline.tracing.counts import Asked as Counts
+    from p3s.pipeline.tracing.counts import CountRequest as Counts
     from p3s.pipeline.tracing.runs import TraceRequest
 
 
 @dataclass(frozen=True)
-class Asked:
+class PredictOptions:
     """Options that say what is traced first, and which of several studies is meant.
 
     trace: of the launcher command, without one nothing is traced; counts: those of --from. Others
@@ -38,7 +38,7 @@ class Asked:
     at_least: str
 
 
-def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
+def predict(root: Path, arguments: PredictArguments, asked: PredictOptions, json_: bool) -> int:
     """Predict what is asked for; return the exit code."""
     from p3s.cli import several
     from p3s.pipeline.basis import (
@@ -88,29 +88,29 @@ def predict(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) 
     return _plain(root, arguments, asked, json_)
 
 
-def _plain(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -> int:
+def _plain(root: Path, arguments: PredictArguments, asked: PredictOptions, json_: bool) -> int:
     """Trace what is missing, predict one study, and say so."""
-    from p3s.pipeline.predicting import predicted
-    from p3s.pipeline.records import keep_parsed, known, model_record, opened
+    from p3s.pipeline.predicting import ensure_prediction
+    from p3s.pipeline.records import keep_parsed, load_study, model_record, read_or_none
     from p3s.pipeline.tracing.study import trace_missing
-    from p3s.predict.gate import answered
+    from p3s.predict.gate import answer_demand
     from p3s.predict.types import PREDICTION
     from p3s.report.places import phase_places
     from p3s.report.terminal import render
 
     with progress(2 * len(arguments.counts)) as bar:
         partial = bool(asked.trace.command) and trace_missing(asked.trace, bar)
-        study = opened(root)
+        study = load_study(root)
         if asked.dims and not asked.trace.command:
             keep_parsed(study, asked.dims)
-        study, result = predicted(study, arguments, bar)
-    answer = answered(asked.at_least, result, arguments.counts[-1]) if asked.at_least else None
+        study, result = ensure_prediction(study, arguments, bar)
+    answer = answer_demand(asked.at_least, result, arguments.counts[-1]) if asked.at_least else None
     if json_:
         emit_json(PREDICTION.data(result) | ({"answer": asdict(answer)} if answer else {}))
     else:
-        record = known(lambda: model_record(study))
+        record = read_or_none(lambda: model_record(study))
         places = phase_places(record.model, record.places) if record else {}
-        explain = f"p3s explain {quoted(study.root)}" if record else ""
+        explain = f"p3s explain {quote_word(study.root)}" if record else ""
         more = "shown with --verbose"
         changes = bool(arguments.what_if.asked or arguments.what_if.table)
         out(
@@ -118,7 +118,7 @@ def _plain(root: Path, arguments: PredictArguments, asked: Asked, json_: bool) -
                 result, places, explain=explain, more=more, changes=changes, verbose=asked.verbose
             )
         )
-    say(f"next: p3s report {quoted(study.root)}")
+    say(f"next: p3s report {quote_word(study.root)}")
     code = say_reasons(result.reasons, told=not json_)
     if answer:
         say(answer.text)

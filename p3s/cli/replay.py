@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from p3s.base.text import plural
-from p3s.cli.common import emit, out, quoted, say
+from p3s.cli.common import emit, out, quote_word, say
 from p3s.cli.progress import progress
 from p3s.cli.values import parse_counts, seconds_of, settings_of
 
@@ -32,7 +32,7 @@ def replay(
     json_: bool,
 ) -> int:
     """Measure the communication of the scaled traces with measured and black-hole processes."""
-    from p3s.pipeline.records import opened
+    from p3s.pipeline.records import load_study
     from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, run_replay
     from p3s.replay.driver import prepare
     from p3s.replay.plan.show import plan_json, plan_text
@@ -56,7 +56,7 @@ def replay(
         stall_s=seconds_of(stall, "--stall"),
         timeout_s=seconds_of(timeout, "--timeout") if timeout else None,
     )
-    study = opened(study_dir)
+    study = load_study(study_dir)
     plans, done = [], {}
     with progress(len(wanted) * 2) as bar:
         ensure_model(study, bar)
@@ -83,5 +83,5 @@ def replay(
             classes = plural(len(missing), "class", "classes")
             say(f"n={n}: {classes} of events could not be measured")
     if not plan:
-        say(f"next: p3s predict {quoted(study.root)} -n {','.join(map(str, wanted))}")
+        say(f"next: p3s predict {quote_word(study.root)} -n {','.join(map(str, wanted))}")
     return 3 if any(result.get("unmeasured") for result in done.values()) else 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import emit, out, quoted, say, say_reasons, write_out
+from p3s.cli.common import emit, out, quote_word, say, say_reasons, write_out
 
 if TYPE_CHECKING:
     from p3s.pipeline.saved import PredictionFile
@@ -28,11 +28,11 @@ def report(
     Exit code 3 when the prediction is not to be trusted: the report says why.
     """
     from p3s.pipeline.commands import Commands, count_to_validate
-    from p3s.pipeline.records import as_of_now, model_record, opened
+    from p3s.pipeline.records import as_of_now, load_study, model_record
     from p3s.pipeline.saved import PredictionFile
 
     drawn = pictures_of(picture, plot, size)
-    study = opened(study_dir)
+    study = load_study(study_dir)
     prediction = as_of_now(PredictionFile.load(study_dir))
     if csv:
         return _print_csv(prediction, phases)
@@ -62,7 +62,7 @@ def report(
         )
     else:
         places = phase_places(content.model, content.places)
-        explain = f"p3s explain {quoted(study_dir)}"
+        explain = f"p3s explain {quote_word(study_dir)}"
         changes = any(each.asked for each in prediction.content.what_if)
         shown = render(
             prediction.content, places, explain=explain, more="on the page", changes=changes

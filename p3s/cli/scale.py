@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.text import table
-from p3s.cli.common import emit, out, quoted, say, say_reasons
+from p3s.cli.common import emit, out, quote_word, say, say_reasons
 from p3s.cli.progress import progress
 from p3s.cli.values import parse_counts, parse_ranks
 
@@ -18,10 +18,10 @@ def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
     from p3s.pipeline.basis import check_study
     from p3s.pipeline.commands import Commands
-    from p3s.pipeline.records import opened
+    from p3s.pipeline.records import load_study
     from p3s.pipeline.stages import (
         check_scaled_room,
-        doubted,
+        doubt_counts,
         ensure_compute,
         ensure_model,
         trace_of,
@@ -31,13 +31,13 @@ def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
     wanted = parse_counts(counts)
     some = parse_ranks(ranks) if ranks is not None else None
     doubts: list[Reason] = []
-    study = opened(study_dir)
+    study = load_study(study_dir)
     check_study(study_dir)
     done = []
     with progress(len(wanted)) as bar:
         ensure_model(study, bar)
         ensure_compute(study, bar)
-        for n, why in doubted(study, wanted).items():
+        for n, why in doubt_counts(study, wanted).items():
             say(f"n={n}: {why}")
         if some is None:
             check_scaled_room(study, wanted)
@@ -56,7 +56,7 @@ def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
         ]
         out(table(rows, ["processes", "grid", "phases", "scaled trace"], left=1))
     if some is None:
-        say(f"next: p3s replay {quoted(study.root)} -n {','.join(map(str, wanted))}")
+        say(f"next: p3s replay {quote_word(study.root)} -n {','.join(map(str, wanted))}")
     for reason in doubts:
         if not reason.untrustworthy:
             say(f"caution ({reason.code}): {reason.sentence}")

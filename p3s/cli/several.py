@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.cli.common import emit_json, out, quoted, say, say_reasons
+from p3s.cli.common import emit_json, out, quote_word, say, say_reasons
 from p3s.cli.progress import progress
 from p3s.cli.values import parse_threads
 
@@ -52,7 +52,7 @@ def over_threads(
     with progress(2 * max(len(threads), 1) * len(arguments.counts)) as bar:
         study, found = surface_of(root, arguments, threads, params, node, bar)
     result = SURFACE.data(found) if json_ else render(found)
-    advise = f"p3s advise {quoted(root)} --cores {max(cell.cores for cell in found.cells)}"
+    advise = f"p3s advise {quote_word(root)} --cores {max(cell.cores for cell in found.cells)}"
     return _written(result, write(study.root, found), found.reasons, advise)
 
 
@@ -62,7 +62,7 @@ def _written(
     """Print a result that was written, as text or JSON; return the exit code."""
     is_text = isinstance(result, str)
     out(result) if isinstance(result, str) else emit_json(result)
-    say(f"written: {quoted(path)}")
+    say(f"written: {quote_word(path)}")
     if next_command:
         say(f"next: {next_command}")
     return say_reasons(reasons, told=is_text)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from p3s.base.errors import UsageError
 from p3s.cli.common import emit, out, say
-from p3s.cli.making import loaded
+from p3s.cli.making import load_command
 from p3s.cli.values import words_of
 
 if TYPE_CHECKING:
-    from p3s.pipeline.jobs import Batch, Made, Script
+    from p3s.pipeline.jobs import Batch, JobScripts, Script
 
 #: Options that a script sets itself, or that are of no use there, by the command that it starts.
 _OWN = {
@@ -29,7 +29,7 @@ def more_options(command: str, texts: Sequence[str]) -> list[str]:
 
     Raises UsageError for one that p3s submit writes itself, or that the command does not have.
     """
-    parameters = loaded(command).params
+    parameters = load_command(command).params
     known = {name for each in parameters for name in (*each.opts, *each.secondary_opts)}
     found: list[str] = []
     for text in texts:
@@ -47,7 +47,7 @@ def more_options(command: str, texts: Sequence[str]) -> list[str]:
     return found
 
 
-def hand_in(batch: Batch, made: Made, *, dry_run: bool, submit: bool, json_: bool) -> int:
+def hand_in(batch: Batch, made: JobScripts, *, dry_run: bool, submit: bool, json_: bool) -> int:
     """Print, write or hand over scripts; return the exit code."""
     from p3s.pipeline.jobs import hand_over, write_scripts
 

@@ -72,6 +72,6 @@ def parameter(command: str, name: str, kind: Any) -> Any:
     return option(default, told.pop("option"), text, **told)
 
 
-def shared(name: str, kind: Any = str) -> Any:
+def make_shared(name: str, kind: Any = str) -> Any:
     """Return an option or argument that several commands share, for one of an extension."""
     return parameter("shared", name, kind)

@@ -12,10 +12,10 @@ from p3s.base.command_lines import elsewhere
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.settings import traces_of
 from p3s.base.text import command_line, processes
-from p3s.cli.common import emit_json, launcher_words, out, quoted, say, say_reasons
+from p3s.cli.common import emit_json, launcher_words, out, quote_word, say, say_reasons
 from p3s.cli.progress import progress
 from p3s.cli.values import one_count
-from p3s.pipeline.records import keep_dims, known_of, opened, outermost
+from p3s.pipeline.records import keep_dims, known_of, load_study, outermost
 
 
 def validate(
@@ -40,12 +40,12 @@ def validate(
     from p3s.model.stage import check_dims
     from p3s.pipeline.stages import of_one_value, too_few
     from p3s.pipeline.statements import parse_dims
-    from p3s.pipeline.tracing.study import command_of, compared
+    from p3s.pipeline.tracing.study import command_of, compare_with_run
     from p3s.report.validated import render
     from p3s.signature_runner.traced_run import Launch
 
     n = one_count(count, "validate compares at one process count")
-    study = opened(study_dir)
+    study = load_study(study_dir)
     of_one_value(study)
     words = command_of(study, launcher_words(ctx), force)
     run_dir = study.validate_run_dir(n)
@@ -62,11 +62,11 @@ def validate(
         settle(study.root, words, there or Path.cwd(), trust)
     launch = Launch(tuple(words), timeout, known_of(study).extents, force=force)
     with progress(2) as bar:
-        result = compared(study, n, launch if run else None, there, bar)
+        result = compare_with_run(study, n, launch if run else None, there, bar)
     if json_:
         emit_json(result.to_json())
     else:
-        out(render(result, quoted(study.root)))
+        out(render(result, quote_word(study.root)))
     same = result.same
     if not same:
         say(f"np={n}: the run and the model differ; the table says where")
@@ -81,15 +81,15 @@ def settle(root: Path, words: Sequence[str], directory: Path, trusted: bool) -> 
     """
     from p3s.base.trust import allow, is_own
 
-    study, where = opened(root), str(directory)
+    study, where = load_study(root), str(directory)
     why = ""
     try:
         if is_own(study, words, where):
             return
     except P3SError as err:  # the user's key cannot be used
         why = f" ({err})"
-    line = f"{command_line(words)}, in {quoted(directory)}"
-    if not trusted and not _asked(root, line + why):
+    line = f"{command_line(words)}, in {quote_word(directory)}"
+    if not trusted and not _ask_permission(root, line + why):
         raise UsageError(
             f"{root}: was not made by you on this machine{why}, and its command is run: "
             f"{line}; if you know what that does, add --trust, or give the command after --"
@@ -97,7 +97,7 @@ def settle(root: Path, words: Sequence[str], directory: Path, trusted: bool) -> 
     allow(study, words, where)
 
 
-def _asked(root: Path, line: str) -> bool:
+def _ask_permission(root: Path, line: str) -> bool:
     """Ask on a terminal whether a command may be run; False where there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False

@@ -11,7 +11,7 @@ from p3s.base.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
     from p3s.capture.recording_plan import Enough
-    from p3s.pipeline.tracing.counts import Asked
+    from p3s.pipeline.tracing.counts import CountRequest
     from p3s.replay.settings import ReplaySettings
 
 #: No study goes above this; larger numbers are typing errors.
@@ -56,17 +56,17 @@ def one_count(text: str, what: str) -> int:
     return counts[0]
 
 
-def parse_asked(text: str, option: str = "-n", *, largest: bool = True) -> Asked:
+def parse_asked(text: str, option: str = "-n", *, largest: bool = True) -> CountRequest:
     """Return the counts of ``2,4,8`` or, where that will do, of ``..32``; UsageError otherwise."""
-    from p3s.pipeline.tracing.counts import Asked
+    from p3s.pipeline.tracing.counts import CountRequest
 
     if not (largest and text.startswith("..")):
-        return Asked(tuple(parse_counts(text, option)))
+        return CountRequest(tuple(parse_counts(text, option)))
     if (top := whole(text.removeprefix(".."))) is None:
         raise UsageError(
             f"{option} {text}: write the largest count after the dots, as {option} ..32"
         )
-    return Asked(top=top)
+    return CountRequest(top=top)
 
 
 def parse_ranks(text: str, option: str = "--ranks") -> list[int]:

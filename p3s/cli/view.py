@@ -14,14 +14,14 @@ def view(study_dir: Path, serve: bool, port: int, no_source: bool) -> int:
     The page is made from the study as it is now; opening it writes report.html.
     """
     from p3s.pipeline.content import content_of
-    from p3s.pipeline.records import as_of_now, model_record, opened
+    from p3s.pipeline.records import as_of_now, load_study, model_record
     from p3s.pipeline.saved import PredictionFile
     from p3s.report.html import as_bytes, render
     from p3s.report.sections import parts_of
 
     # A report.html that is there is not shown: whoever made the study may have written anything.
     prediction = as_of_now(PredictionFile.load(study_dir)).content
-    record = model_record(opened(study_dir), foreign=not no_source)
+    record = model_record(load_study(study_dir), foreign=not no_source)
     content = content_of(record, prediction, source=not no_source)
     return show(study_dir, as_bytes(render(content, parts_of(content))), serve, port)
 

@@ -12,7 +12,7 @@ import numpy as np
 from p3s.costs.gather import factors_at, in_the_run, weights_at
 from p3s.costs.types import ComputeModel, LawEntry, Laws, PhaseTime, WorkSpan
 from p3s.model.types import Model
-from p3s.model.work.workload import RankWork, summed
+from p3s.model.work.workload import RankWork, sum_by_phase
 from p3s.signature.clock import TIMES
 
 #: Ranks that compute less than this share of the mean do not decide how far a phase is outside.
@@ -22,7 +22,7 @@ _LEAST_SHARE = 1e-6
 
 
 @dataclass(frozen=True)
-class Timed:
+class ComputationTimes:
     """Computation of some ranks in ns over the run, and what it rests on.
 
     ranks: ascending. ns: (places, ranks), typical time (as the median of repeats) before the calls
@@ -61,7 +61,7 @@ class Costs:
         """Return the iterations of every phase at the grid's count, at least 1."""
         return weights_at(self.model, grid, traced=False)
 
-    def of(self, grid: Any, found: RankWork) -> Timed:
+    def of(self, grid: Any, found: RankWork) -> ComputationTimes:
         """Return the time of the computation in ``found`` (of ``rank_work``, with half widths).
 
         Where work is time itself its law was corrected by the cost at every measured x, so that
@@ -70,7 +70,7 @@ class Costs:
         phase = found.phases
         runs = in_the_run([p.place for p in found.places])
         weight = self.weights(grid)
-        x = summed(np.where(runs, found.work, 0.0), phase, len(weight)) / weight[:, None]
+        x = sum_by_phase(np.where(runs, found.work, 0.0), phase, len(weight)) / weight[:, None]
         for k, phase_ in self.phases.items():
             if phase_.x_times_n and k < len(x):  # where work is time
                 x[k] = np.where(x[k] > 0, phase_.x_times_n / grid.n, 0.0)
@@ -103,7 +103,7 @@ class Costs:
         ns, below, above = map(found.carried, (ns, ns * low, ns * high))
         work = found.carried(found.work)
         cost = np.divide(ns, work, out=cost, where=work > 0)
-        return Timed(
+        return ComputationTimes(
             found.ranks,
             ns,
             cost,
@@ -122,8 +122,8 @@ class Costs:
     ) -> np.ndarray:
         """Return the half width of the time per (phase, rank) that comes from the work's."""
         phases = len(found.half_width)
-        total = summed(work, found.phases, phases)
-        time = summed(ns, found.phases, phases)
+        total = sum_by_phase(work, found.phases, phases)
+        time = sum_by_phase(ns, found.phases, phases)
         half = np.divide(found.half_width * time, total, out=np.zeros_like(time), where=total > 0)
         if self.model.work_unit in TIMES:  # at measured counts the cost corrects the work
             far = np.ones(phases)
@@ -162,11 +162,11 @@ class PhaseSums:
         self.cost_error: dict[tuple[int, int], np.ndarray] = {}
         self.work_error = np.zeros(phases)
 
-    def add(self, timed: Timed, times: float = 1.0) -> None:
+    def add(self, timed: ComputationTimes, times: float = 1.0) -> None:
         """Take in ranks, each for so many. What is computed before MPI_Init ends is left out."""
         ns = np.where(timed.runs, timed.ns, 0.0)
         phases = len(self.ns)
-        per_rank = summed(ns, timed.phase, phases)
+        per_rank = sum_by_phase(ns, timed.phase, phases)
         self.ns += times * per_rank.sum(axis=1)
         self.x += times * timed.x.sum(axis=1)
         self.ranks += times * (timed.x > 0).sum(axis=1)

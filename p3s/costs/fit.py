@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.costs.gather import (
     SMALL_SHARE,
-    Measured,
+    TracedComputation,
     by_count,
     own_points,
     share_points,
@@ -29,9 +29,9 @@ from p3s.costs.points import (
     by_run,
     iterations,
     per_rank,
-    pooled,
+    pool_points,
     shares,
-    thinned,
+    thin_points,
     turns,
 )
 from p3s.costs.spread import EVEN, LEAST_OCCURRENCES, Spread, apart, between_ranks, between_turns
@@ -52,35 +52,35 @@ from p3s.costs.types import (
 from p3s.model.comparison import HoldOut, WorkErrors
 from p3s.model.judge import phase_key
 from p3s.model.types import Model, Phase
-from p3s.model.work.balance import drawn
+from p3s.model.work.balance import has_distribution
 from p3s.signature.clock import TIMES
 
 #: Phases below this share of the time are left out of the errors.
 SHARE = 0.01
 
 
-def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> ComputeModel:
+def fit(model: Model, found: Sequence[TracedComputation], far: Sequence[Point]) -> ComputeModel:
     """Return the laws of cost and what each phase's time rests on.
 
     found: the study's own runs by count, may be none; far: points of other settings. Nothing is
     said of the runs themselves.
     """
     unit = model.work_unit
-    weight = iterations(gathered(found, far)[0])
+    weight = iterations(gather_points(found, far)[0])
     scale: np.ndarray | None = None
     shared: dict[Place, float] = {}
     if unit in TIMES:
         scale = x_scale(model, [m.n for m in found] or model.counts)
         found, far = by_count(found, far, scale)
         asked = shared_work(model, found)
-        small = gathered(found, far)[1]
+        small = gather_points(found, far)[1]
         if _helps(
             hold_out(model, *share_points(asked, found, far, weight), small, unit, asked),
             hold_out(model, found, far, small, unit),
         ):
             shared = asked
             found, far = share_points(shared, found, far, weight)
-    points, small = gathered(found, far)
+    points, small = gather_points(found, far)
     laws = fit_laws(points, small, len(model.phases), unit)
     own = [p for p in points if not found or p.source == OWN]
     last = max(((p.traced, p.source) for p in own), default=(0, OWN))
@@ -114,7 +114,9 @@ def _helps(shared: CostHoldOut | None, plain: CostHoldOut | None) -> bool:
     return shared.error < plain.error
 
 
-def gathered(found: Sequence[Measured], far: Sequence[Point]) -> tuple[list[Point], set[Place]]:
+def gather_points(
+    found: Sequence[TracedComputation], far: Sequence[Point]
+) -> tuple[list[Point], set[Place]]:
     """Return the points of all runs, and the places that are pooled.
 
     found: own runs; without any, small places are those with little of the time at every point.
@@ -125,7 +127,7 @@ def gathered(found: Sequence[Measured], far: Sequence[Point]) -> tuple[list[Poin
         if found
         else {place for place, share in shares(points).items() if share < SMALL_SHARE}
     )
-    return thinned(points), small
+    return thin_points(points), small
 
 
 # ---- laws --------------------------------------------------------------------------------------
@@ -142,7 +144,7 @@ def fit_laws(points: Sequence[Point], small: set[Place], phases: int, unit: str)
         if not mine:
             continue
         places = tuple(dict.fromkeys(p.place for p in mine))
-        whole = pooled(mine, dict.fromkeys(places, WHOLE))
+        whole = pool_points(mine, dict.fromkeys(places, WHOLE))
         law = fit_cost(whole, unit=unit)
         entries.append(LawEntry("phase", k, places, 0.0, tuple(whole), law))
         parts = _parts(mine, tuple(p for p in places if p in small))
@@ -162,7 +164,7 @@ def _parts(
         if place not in small:
             out.append(("place", (place,), [p for p in points if p.place == place]))
     if small:
-        rest = pooled([p for p in points if p.place in small], dict.fromkeys(small, POOL))
+        rest = pool_points([p for p in points if p.place in small], dict.fromkeys(small, POOL))
         out.append(("small", small, rest))
     return out
 
@@ -177,7 +179,7 @@ def _program(points: Sequence[Point]) -> list[Point]:
 
 
 # ---- what a phase's time rests on --------------------------------------------------------------
-def predicted_turn(laws: Laws, found: Measured, phase: int) -> float:
+def predicted_turn(laws: Laws, found: TracedComputation, phase: int) -> float:
     """Return the time of one process in one iteration by the laws, mean over ranks, in ns.
 
     found: the work and x of all ranks.
@@ -185,17 +187,17 @@ def predicted_turn(laws: Laws, found: Measured, phase: int) -> float:
     return _turn(found, phase, expected_ns(laws, found, phase))
 
 
-def measured_turn(found: Measured, phase: int) -> float:
+def measured_turn(found: TracedComputation, phase: int) -> float:
     """Return the measured time of one process in one iteration, mean over ranks, in ns."""
     return _turn(found, phase, found.typical[found.phase == phase].sum(axis=0))
 
 
-def _turn(found: Measured, phase: int, ns: np.ndarray) -> float:
+def _turn(found: TracedComputation, phase: int, ns: np.ndarray) -> float:
     there = found.x[phase] > 0
     return float(ns[there].mean() / found.weight[phase]) if there.any() else 0.0
 
 
-def expected_ns(laws: Laws, found: Measured, phase: int) -> np.ndarray:
+def expected_ns(laws: Laws, found: TracedComputation, phase: int) -> np.ndarray:
     """Return the time of every rank in the run by the laws, in ns."""
     x, place = np.unique(found.x[phase], return_inverse=True)
     total = np.zeros(found.x.shape[1])
@@ -206,7 +208,11 @@ def expected_ns(laws: Laws, found: Measured, phase: int) -> np.ndarray:
 
 
 def phase_costs(
-    phase: Phase, laws: Laws, found: Sequence[Measured], weight: Iterations, x_times_n: float | None
+    phase: Phase,
+    laws: Laws,
+    found: Sequence[TracedComputation],
+    weight: Iterations,
+    x_times_n: float | None,
 ) -> PhaseCosts:
     """Return what compute.json says of one phase of the model.
 
@@ -217,7 +223,7 @@ def phase_costs(
     points = turns(whole, weight)
     thesis = crm(points)
     varies = spread(laws, found, k)
-    if whole and laws.rest.unit in TIMES and drawn(phase):
+    if whole and laws.rest.unit in TIMES and has_distribution(phase):
         varies = replace(varies, ranks=EVEN)  # the model's work says how ranks differ
     return PhaseCosts(
         k,
@@ -239,7 +245,7 @@ def _range(values: Sequence[float]) -> tuple[float, float] | None:
     return (min(values), max(values)) if values else None
 
 
-def unknown(laws: Laws, found: Sequence[Measured], k: int) -> Unknown | None:
+def unknown(laws: Laws, found: Sequence[TracedComputation], k: int) -> Unknown | None:
     """Return why a phase that computes has no law of cost, None where it has one or does not.
 
     code: NO_WORK or NO_TIME.
@@ -259,7 +265,7 @@ def share_of(of_phase: np.ndarray, k: int) -> float:
     return float(of_phase[k].sum()) / total if total > 0 else 0.0
 
 
-def _row(point: Point, laws: Laws, found: Sequence[Measured], weight: Iterations) -> Row:
+def _row(point: Point, laws: Laws, found: Sequence[TracedComputation], weight: Iterations) -> Row:
     """Return a run's time of one process in one iteration, measured and by the laws."""
     k = point.phase
     own = next((m for m in found if point.source == OWN and m.n == point.traced), None)
@@ -280,7 +286,7 @@ def _of_points(laws: Laws, point: Point, weight: Iterations) -> float:
     return float(ns / point.ranks / weight[point.run])
 
 
-def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
+def spread(laws: Laws, found: Sequence[TracedComputation], k: int) -> Spread:
     """Return how the time of a phase varies between ranks and between turns.
 
     Ranks: least time of the repeats over what the laws say of the rank's work. Iterations: single
@@ -309,7 +315,7 @@ def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
 # ---- how good it is ----------------------------------------------------------------------------
 def hold_out(
     model: Model,
-    found: Sequence[Measured],
+    found: Sequence[TracedComputation],
     far: Sequence[Point],
     small: set[Place],
     unit: str,
@@ -328,7 +334,7 @@ def hold_out(
     last = max(found, key=lambda m: m.n)
     if held.n != last.n:
         return None
-    points = gathered([m for m in found if m.n != last.n], far)[0]
+    points = gather_points([m for m in found if m.n != last.n], far)[0]
     phases = len(last.weight)
     laws = fit_laws(points, small, phases, unit)
     ratio = _ratios(held, held.comparison.work, model)
@@ -358,7 +364,9 @@ def hold_out(
     )
 
 
-def _error(k: int, share: float, laws: Laws, last: Measured, held_out: Measured) -> PhaseError:
+def _error(
+    k: int, share: float, laws: Laws, last: TracedComputation, held_out: TracedComputation
+) -> PhaseError:
     """Return a phase's time in one iteration as it was measured and as the laws say."""
     measured = measured_turn(last, k)
     if not measured > 0 or k not in laws.of_phase:

@@ -15,7 +15,7 @@ from p3s.model.tripcounts import as_traced
 from p3s.model.types import Model
 from p3s.model.work.balance import undrawn
 from p3s.model.work.scic import instruction_groups
-from p3s.model.work.workload import RankWork, rank_work, summed
+from p3s.model.work.workload import RankWork, rank_work, sum_by_phase
 from p3s.signature.clock import TIMES
 from p3s.signature.times import Times
 
@@ -38,7 +38,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Measured(Spent):
+class TracedComputation(Spent):
     """The computation at one traced count, by place and rank of a model.
 
     n: count; places, phase: place and phase of each row; calls: (places, ranks), occurrences; x:
@@ -57,7 +57,7 @@ class Measured(Spent):
 
     def per_phase(self, values: np.ndarray) -> np.ndarray:
         """Return values per (place, rank) summed to (phase, rank)."""
-        return summed(values, self.phase, len(self.weight))
+        return sum_by_phase(values, self.phase, len(self.weight))
 
 
 def places_of(model: Model) -> tuple[list[Place], np.ndarray]:
@@ -124,7 +124,7 @@ def spent_in(places: Sequence[Place], times: Times) -> Spent:
     return Spent(least, typical, work, max(len(times.runs), 1))
 
 
-def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured:
+def measured_at(model: Model, times: Times, own_cores: bool = False) -> TracedComputation:
     """Return the computation of a study's own run by places and ranks of its model.
 
     Work is what was measured where it is counted (instructions), what the model says where work is
@@ -139,7 +139,7 @@ def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured
     weight = weights_at(model, grid)
     runs = np.flatnonzero(place >= 0)
     runs = runs[in_the_run(places)[place[runs], 0]]
-    return Measured(
+    return TracedComputation(
         spent.least,
         spent.typical,
         work,
@@ -148,7 +148,7 @@ def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured
         places,
         phase,
         calls * in_the_run(places),
-        summed(work, phase, len(weight)) / weight[:, None],
+        sum_by_phase(work, phase, len(weight)) / weight[:, None],
         weight,
         (phase[place[runs]], times.quantile_ns[runs], times.least_ns[runs], times.count[runs]),
         own_cores,
@@ -176,7 +176,7 @@ def points_of(
         yield Point(place, phase, n, work, x, least, typical, len(mine), at.repeats, source, traced)
 
 
-def own_points(found: Measured, source: str = OWN) -> list[Point]:
+def own_points(found: TracedComputation, source: str = OWN) -> list[Point]:
     """Return the points of one traced count: per phase, group of ranks alike in x, and place."""
     out: list[Point] = []
     for k in range(len(found.weight)):
@@ -202,7 +202,7 @@ def x_scale(model: Model, counts: Iterable[int]) -> np.ndarray:
     for n in sorted(counts):
         said, grid = modelled_work(model, n)
         weight = weights_at(model, grid)
-        work = summed(said, phase, len(weight))
+        work = sum_by_phase(said, phase, len(weight))
         ranks = (work > 0).sum(axis=1)
         here = n * work.sum(axis=1) / np.maximum(ranks, 1) / weight
         scale = np.where(scale > 0, scale, here)
@@ -212,8 +212,8 @@ def x_scale(model: Model, counts: Iterable[int]) -> np.ndarray:
 
 
 def by_count(
-    found: Sequence[Measured], far: Sequence[Point], scale: np.ndarray
-) -> tuple[list[Measured], list[Point]]:
+    found: Sequence[TracedComputation], far: Sequence[Point], scale: np.ndarray
+) -> tuple[list[TracedComputation], list[Point]]:
     """Return runs and points with x = scale/n: the axis where work is time.
 
     scale: per phase, of ``x_scale``. Points of other workloads that stand for no count are left
@@ -228,7 +228,7 @@ def by_count(
     return own, kept
 
 
-def small_places(found: Sequence[Measured]) -> set[Place]:
+def small_places(found: Sequence[TracedComputation]) -> set[Place]:
     """Return the places that are pooled: little of the time at every count, or short ones."""
     time = np.array([m.typical.sum(axis=1) for m in found])
     calls = np.array([m.calls.sum(axis=1) for m in found])
@@ -247,7 +247,7 @@ STEEPEST, FLATTEST, ALIKE = -1.7, -0.6, 0.1
 _SAMPLE = 128
 
 
-def shared_work(model: Model, found: Sequence[Measured]) -> dict[Place, float]:
+def shared_work(model: Model, found: Sequence[TracedComputation]) -> dict[Place, float]:
     """Return the places whose work is shared out among all ranks alike, and n times the mean work
     of a rank per iteration there, in ns, at the smallest traced count.
 
@@ -301,10 +301,10 @@ def factors(
 
 def share_points(
     shared: Mapping[Place, float],
-    found: Sequence[Measured],
+    found: Sequence[TracedComputation],
     far: Sequence[Point],
     weight: Iterations,
-) -> tuple[list[Measured], list[Point]]:
+) -> tuple[list[TracedComputation], list[Point]]:
     """Return own runs and points of other workloads with shared work where it is shared.
 
     weight: iterations of the phases in each run.

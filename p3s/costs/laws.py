@@ -16,7 +16,7 @@ from p3s.costs.points import Point
 from p3s.laws.statistics import quantiles
 
 if TYPE_CHECKING:
-    from p3s.costs.posterior import Best, Draws, Measured
+    from p3s.costs.posterior import Best, Draws, FitPoints
 
 #: Share inside the interval.
 INSIDE = 0.90
@@ -146,11 +146,11 @@ def fit_cost(points: Sequence[Point], *, unit: str) -> CostLaw:
     points: of one place, of all runs, in any order. unit: name of the unit of work. Points without
     work or time are left out. Where the points tell nothing, ``refused`` of the law says why.
     """
-    return _fitted(tuple(points), unit)
+    return _fit_law(tuple(points), unit)
 
 
 @lru_cache(maxsize=1024)  # with and without what is held out, most places have the same points
-def _fitted(points: tuple[Point, ...], unit: str) -> CostLaw:
+def _fit_law(points: tuple[Point, ...], unit: str) -> CostLaw:
     from p3s.costs.posterior import measured_points, posterior, usable_points
 
     usable = usable_points(points)
@@ -249,7 +249,7 @@ def unseen(number: int, at: np.ndarray, low: float, high: float) -> np.ndarray:
 
 def _law(
     points: Sequence[Point],
-    measured: Measured,
+    measured: FitPoints,
     runs: Sequence[str],
     draws: Draws,
     best: Best,

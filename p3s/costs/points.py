@@ -88,7 +88,7 @@ def by_run(points: Sequence[Point]) -> dict[tuple[int, str, int], list[Point]]:
     return runs
 
 
-def pooled(points: Sequence[Point], of: Mapping[Place, Place]) -> list[Point]:
+def pool_points(points: Sequence[Point], of: Mapping[Place, Place]) -> list[Point]:
     """Return points with places summed: those that ``of`` maps to the same, group by group.
 
     A group is a source, traced count, phase and x. Places that few of its ranks come to count with
@@ -97,17 +97,17 @@ def pooled(points: Sequence[Point], of: Mapping[Place, Place]) -> list[Point]:
     groups: dict[tuple[Any, ...], list[Point]] = {}
     for p in points:
         groups.setdefault((of.get(p.place, p.place), *p.run, p.x), []).append(p)
-    return [_summed(key[0], some) for key, some in groups.items()]
+    return [_sum_points(key[0], some) for key, some in groups.items()]
 
 
-def _summed(place: Place, points: Sequence[Point]) -> Point:
+def _sum_points(place: Place, points: Sequence[Point]) -> Point:
     of_place: dict[Place, int] = {}
     for p in points:
         of_place[p.place] = of_place.get(p.place, 0) + p.ranks
     return per_rank(points, max(of_place.values()), place)
 
 
-def thinned(points: Sequence[Point]) -> list[Point]:
+def thin_points(points: Sequence[Point]) -> list[Point]:
     """Return points with groups of ranks of a run and phase taken together that are near in x.
 
     At most MOST_GROUPS are left, where every rank has work of its own.
@@ -123,14 +123,14 @@ def thinned(points: Sequence[Point]) -> list[Point]:
         ranks = np.array([max(p.ranks, 1) for p in mine], dtype=float)
         x = np.bincount(at, ranks * [p.x for p in mine]) / np.maximum(np.bincount(at, ranks), 1)
         near = [p._replace(x=float(x[b])) for p, b in zip(mine, at.tolist(), strict=True)]
-        out += pooled(near, {})
+        out += pool_points(near, {})
     return out
 
 
 def iterations(points: Sequence[Point]) -> Iterations:
     """Return the iterations of every phase in every run: work over x."""
     out = {}
-    for run, mine in by_run(pooled(points, {p.place: WHOLE for p in points})).items():
+    for run, mine in by_run(pool_points(points, {p.place: WHOLE for p in points})).items():
         x = sum(p.x * p.ranks for p in mine)
         if x > 0:
             out[run] = sum(p.work * p.ranks for p in mine) / x

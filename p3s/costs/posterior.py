@@ -17,7 +17,7 @@ from math import isfinite, lgamma, log
 import numpy as np
 
 from p3s.costs.families import MOST_COLUMNS, Column, Designs, designs, values
-from p3s.costs.points import Point, thinned
+from p3s.costs.points import Point, thin_points
 
 #: Share of the variance that is common to a run; the rest is a point's own.
 RUN_SHARE = 0.5
@@ -34,7 +34,7 @@ SMALL, LARGE = 0.04, 4.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class FitPoints:
     """Points ready to fit: u = log2 x, cost (positive), run: number of the run of each point,
     weight: moderate weight of each (mean 1), error: expected relative error of a point, scale: by
     how much that of each point differs from it."""
@@ -48,7 +48,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Scored:
+class DesignScores:
     """Designs under one hypothesis: score (log weight), coefficients (designs, columns), lower
     Cholesky factor of the precision (designs, columns, columns), sum of squares."""
 
@@ -58,7 +58,7 @@ class Scored:
     square: np.ndarray
 
 
-def _precision(points: Measured, disturbed: tuple[int, ...]) -> tuple[np.ndarray, float]:
+def _precision(points: FitPoints, disturbed: tuple[int, ...]) -> tuple[np.ndarray, float]:
     """Return the inverse of the errors' covariance (in units of their common size squared), and
     the logarithm of its determinant."""
     common = np.full(int(points.run.max()) + 1, RUN_SHARE)
@@ -72,8 +72,8 @@ def _precision(points: Measured, disturbed: tuple[int, ...]) -> tuple[np.ndarray
 
 
 def score(
-    points: Measured, found: Designs, table: np.ndarray, disturbed: tuple[int, ...]
-) -> Scored:
+    points: FitPoints, found: Designs, table: np.ndarray, disturbed: tuple[int, ...]
+) -> DesignScores:
     """Return the scores of all designs under one hypothesis: the runs that were disturbed.
 
     table: the columns at the points, relative to the costs (points, columns). A column that a
@@ -101,11 +101,11 @@ def score(
         expected = (beta * table[points.run == run].mean(axis=0)[found.which]).sum(axis=1)
         above = _log_positive((1.0 - expected) / points.error) + 0.7
         worth += log(DISTURBED) + np.minimum(0.7, above)
-    return Scored(worth, beta, low, rest)
+    return DesignScores(worth, beta, low, rest)
 
 
 def _worth(
-    points: Measured, used: np.ndarray, low: np.ndarray, beta: np.ndarray, square: np.ndarray
+    points: FitPoints, used: np.ndarray, low: np.ndarray, beta: np.ndarray, square: np.ndarray
 ) -> np.ndarray:
     """Return the logarithm of the marginal likelihood, up to what all designs share."""
     dof = len(points.u) + PRIOR_DOF
@@ -144,17 +144,17 @@ def usable_points(points: Sequence[Point]) -> list[Point]:
         (p for p in points if all(isfinite(v) and v > 0 for v in (p.work, p.least_ns, p.x))),
         key=lambda p: (p.source, p.traced, p.x, p.work, p.least_ns, p.typical_ns),
     )
-    return sorted(thinned(good), key=lambda p: (p.x, p.source, p.traced))
+    return sorted(thin_points(good), key=lambda p: (p.x, p.source, p.traced))
 
 
-def measured_points(points: Sequence[Point]) -> tuple[Measured, list[str]]:
+def measured_points(points: Sequence[Point]) -> tuple[FitPoints, list[str]]:
     """Return usable points as arrays, and the names of the runs ("source@count")."""
     names = sorted({(p.source, p.traced) for p in points})
     number = {name: i for i, name in enumerate(names)}
     weight = np.array([min(8.0, max(1, p.ranks * p.repeats)) for p in points]) ** (1 / 3)
     u = np.log2([p.x for p in points])
     error, scale = _errors(points, u)
-    measured = Measured(
+    measured = FitPoints(
         u,
         np.array([p.cost for p in points]),
         np.array([number[p.source, p.traced] for p in points]),
@@ -223,18 +223,18 @@ class Best:
 
 
 #: Which runs were disturbed, and the scores under that.
-_Hypothesis = tuple[tuple[int, ...], Scored]
+_Hypothesis = tuple[tuple[int, ...], DesignScores]
 
 
-def posterior(points: Measured) -> tuple[Draws, Best]:
+def posterior(points: FitPoints) -> tuple[Draws, Best]:
     """Return draws of the curves that the points leave, and the likeliest of them."""
     middle = float(np.median(points.cost))
     found = designs(points.u, np.log2(points.cost))
     table = values(found.columns, points.u) * (middle / points.cost)[:, None]
-    return _drawn(points, found, _hypotheses(points, found, table), middle)
+    return _draw_curves(points, found, _hypotheses(points, found, table), middle)
 
 
-def _hypotheses(points: Measured, found: Designs, table: np.ndarray) -> list[_Hypothesis]:
+def _hypotheses(points: FitPoints, found: Designs, table: np.ndarray) -> list[_Hypothesis]:
     """Score all designs with no run disturbed, with one, and with the likeliest two.
 
     Which are likely is found with the designs of few columns.
@@ -260,8 +260,8 @@ def _random(number: int) -> np.ndarray:
     return np.random.Generator(np.random.PCG64(20110711)).standard_normal((number, 5))
 
 
-def _drawn(
-    points: Measured, found: Designs, tried: Sequence[_Hypothesis], middle: float
+def _draw_curves(
+    points: FitPoints, found: Designs, tried: Sequence[_Hypothesis], middle: float
 ) -> tuple[Draws, Best]:
     """Draw curves from all designs and hypotheses, each as often as it weighs."""
     total = np.stack([scored.score for _, scored in tried])

@@ -37,14 +37,16 @@ def compute_table(model: Model, compute: ComputeModel, counts: Iterable[int] = (
     """
     costs = Costs(compute, model)
     rows = [
-        replace(row, crm_i=_at(phase.crm_i, row.n), crm_c=_at(phase.crm_c, row.n))
+        replace(
+            row, crm_i=_evaluate_law(phase.crm_i, row.n), crm_c=_evaluate_law(phase.crm_c, row.n)
+        )
         for phase in compute.phases
         for row in phase.turns
     ]
     asked = sorted(set(counts))
     for n in asked or next_sizes(model.counts):
         try:
-            rows += _predicted(costs, n)
+            rows += _predict_rows(costs, n)
         except P3SError:
             if asked:
                 raise
@@ -54,7 +56,7 @@ def compute_table(model: Model, compute: ComputeModel, counts: Iterable[int] = (
     )
 
 
-def _at(law: PowerLaw | None, n: float | None) -> float | None:
+def _evaluate_law(law: PowerLaw | None, n: float | None) -> float | None:
     return float(law.value(n)) if law is not None and n else None
 
 
@@ -65,13 +67,13 @@ def predicted_sums(costs: Costs, n: int) -> tuple[PhaseSums, Any]:
     """
     evaluator = Evaluator(costs.model, n)
     sums = PhaseSums(costs)
-    for ranks, times in _evaluated(n):
+    for ranks, times in _batch_ranks(n):
         rows = evaluator.rows(ranks)
         sums.add(costs.of(evaluator.grid, work_of(costs.model, rows)), times)
     return sums, evaluator.grid
 
 
-def _evaluated(n: int) -> Iterator[tuple[np.ndarray, float]]:
+def _batch_ranks(n: int) -> Iterator[tuple[np.ndarray, float]]:
     """Yield ranks, some at a time, and how many each of them counts for."""
     if n <= EVERY_RANK:
         for first in range(0, n, _RANKS):
@@ -85,7 +87,7 @@ def _evaluated(n: int) -> Iterator[tuple[np.ndarray, float]]:
         yield part, (n - int(ends.sum())) / len(between)
 
 
-def _predicted(costs: Costs, n: int) -> list[Row]:
+def _predict_rows(costs: Costs, n: int) -> list[Row]:
     sums, grid = predicted_sums(costs, n)
     weight = costs.weights(grid)
     out = []

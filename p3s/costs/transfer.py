@@ -35,7 +35,7 @@ def refuse(base: Machine, target: Machine, unit: str) -> None:
         )
 
 
-def transferred(law: CostLaw, factor: Factor) -> CostLaw:
+def transfer_law(law: CostLaw, factor: Factor) -> CostLaw:
     """Return a law of cost on the target: the law times the factor, intervals combined.
 
     Relative errors of the law and of the factor are independent; so their logarithms add in
@@ -109,8 +109,8 @@ def move(
     each = list(zip(compute.laws, factors, strict=True))
     return replace(
         compute,
-        laws=tuple(replace(e, law=transferred(e.law, f), factor=f) for e, f in each),
-        rest=transferred(compute.rest, factor_of(compute.rest, base, target)),
+        laws=tuple(replace(e, law=transfer_law(e.law, f), factor=f) for e, f in each),
+        rest=transfer_law(compute.rest, factor_of(compute.rest, base, target)),
         phases=tuple(replace(p, crm_i=None, crm_c=None) for p in compute.phases),
         machine=Moved(
             _about(base),

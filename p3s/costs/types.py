@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from p3s.base.artefacts import LastRead
-from p3s.base.serialise import Published, to_data
+from p3s.base.serialise import FileFormat, to_data
 from p3s.costs.laws import CostLaw
 from p3s.costs.points import Place, Point
 from p3s.costs.spread import Spread
@@ -346,7 +346,7 @@ class ComputeModel:
 
 
 # ---- the file ----------------------------------------------------------------------------------
-COMPUTE = Published("p3s.compute", 2, ComputeModel, more=True, again="run p3s model again")
+COMPUTE = FileFormat("p3s.compute", 2, ComputeModel, more=True, again="run p3s model again")
 _last_read = LastRead(COMPUTE.read)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from p3s.base.errors import UsageError
 from p3s.base.extensions import Writer, extensions
-from p3s.base.text import joined
+from p3s.base.text import join_words
 from p3s.cli.common import emit_json, out, say
 from p3s.cli.declared import argument, option
 from p3s.cli.options import JSON_OPTION
@@ -31,7 +31,7 @@ Formats (docs/export.md):
 
 def export(
     study_dir: Path = argument("STUDY", "Study directory."),
-    to: str = option(..., "--to FORMAT", f"{joined(WRITERS, 'or')}."),
+    to: str = option(..., "--to FORMAT", f"{join_words(WRITERS, 'or')}."),
     count: str = option("", "-n --counts N", "Process count; extra-p has all."),
     target: Path | None = option(
         None,
@@ -72,13 +72,13 @@ def export(
     """Write a trace, schedule, timeline or points for another tool; says what it leaves out."""
     from p3s.formats.exported import Options, check_free
     from p3s.formats.study import export as written
-    from p3s.pipeline.records import opened, traced
+    from p3s.pipeline.records import load_study, open_traces
     from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
 
     if to not in WRITERS:
         raise UsageError(f"--to {to}: no format; known: {', '.join(WRITERS)}")
     writer = WRITERS[to]
-    study = opened(study_dir)
+    study = load_study(study_dir)
     n = _count(count, writer)
     some = tuple(parse_ranks(ranks)) if ranks is not None else None
     if some is not None and not writer.of_ranks:
@@ -93,14 +93,14 @@ def export(
     goal = target or study.root / "export" / (name + suffix)
     check_free(goal, force)
     with progress(1) as bar:
-        ran = bool(traced(study_dir).complete(n)) and not simulated
+        ran = bool(open_traces(study_dir).complete(n)) and not simulated
         if writer.content in ("scaled", "simulated") or (writer.content == "run" and not ran):
             if study.signature_counts() or study.gone_counts():
                 ensure_model(study, bar)
                 ensure_compute(study, bar)
             ensure_scaled(study, n, bar)
         bar.start(f"writing {goal}")
-        done = written(traced(study_dir), writer, n, goal, options, bar.start)
+        done = written(open_traces(study_dir), writer, n, goal, options, bar.start)
     if json_:
         emit_json(done.to_json())
     else:

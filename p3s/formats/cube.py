@@ -17,9 +17,9 @@ import numpy as np
 
 from p3s.base.artefacts import write_bytes
 from p3s.base.ops import COLLECTIVE, RECV, SEND, kind_of
-from p3s.base.text import quoted
+from p3s.base.text import quote_word
 from p3s.base.version import __version__
-from p3s.formats.exported import Exported
+from p3s.formats.exported import ExportResult
 from p3s.formats.profile import Node, Profile, profile_of
 from p3s.formats.run import Run, plain
 
@@ -37,10 +37,10 @@ _INDEX, _DATA = b"CUBEX.INDEX", b"CUBEX.DATA"
 _LITTLE_ENDIAN, _VERSION, _SPARSE = 1, 0, 1
 
 
-def to_cube(run: Run, done: Exported) -> None:
+def to_cube(run: Run, done: ExportResult) -> None:
     """Write the profile of a run as a .cubex file."""
     write_bytes(done.path, cubex(run, profile_of(run, done)))
-    done.command = f"cube {quoted(done.path)}"
+    done.command = f"cube {quote_word(done.path)}"
 
 
 def cubex(run: Run, profile: Profile) -> bytes:
@@ -55,11 +55,11 @@ def cubex(run: Run, profile: Profile) -> bytes:
         index = struct.pack("<iHBi", _LITTLE_ENDIAN, _VERSION, _SPARSE, len(used))
         files[f"{number}.index"] = _INDEX + index + np.array(used, dtype="<i4").tobytes()
         rows = told[[order[i] for i in used]]
-        files[f"{number}.data"] = _DATA + _packed(rows, dtype)
+        files[f"{number}.data"] = _DATA + _pack_rows(rows, dtype)
     return _tar(files)
 
 
-def _packed(rows: NDArray[np.float64], dtype: str) -> bytes:
+def _pack_rows(rows: NDArray[np.float64], dtype: str) -> bytes:
     return rows.astype("<u8" if dtype == "UINT64" else "<f8").tobytes()
 
 
@@ -92,7 +92,7 @@ def _anchor(run: Run, profile: Profile, order: Sequence[int]) -> bytes:
     xml.line('<?xml version="1.0" encoding="UTF-8"?>')
     xml.line('<cube version="4.4">')
     for key, value in (("Creator", f"P3S {__version__}"), ("P3S run", kind)):
-        xml.line(f'<attr key="{key}" value={_quoted(value)}/>')
+        xml.line(f'<attr key="{key}" value={_quote_attribute(value)}/>')
     xml.line("<metrics>")
     for number, (name, shown, dtype, unit, what) in enumerate(METRICS):
         xml.line(f'<metric id="{number}" type="EXCLUSIVE">')
@@ -134,7 +134,7 @@ def _program(xml: _Xml, nodes: Sequence[Node], order: Sequence[int]) -> None:
         if key in regions:
             continue
         regions[key] = len(regions)
-        where = f'mod={_quoted(node.file)} begin="{node.line or -1}"'
+        where = f'mod={_quote_attribute(node.file)} begin="{node.line or -1}"'
         xml.line(f'<region id="{regions[key]}" {where} end="{node.line or -1}">')
         paradigm, role = ("mpi", _role(node.name)) if node.mpi else ("user", "function")
         xml.tags(name=node.name, mangled_name=node.name, paradigm=paradigm, role=role)
@@ -183,5 +183,5 @@ def _system(xml: _Xml, run: Run) -> None:
     xml.line("</system>")
 
 
-def _quoted(text: str) -> str:
+def _quote_attribute(text: str) -> str:
     return '"' + escape(plain(text), {'"': "&quot;"}) + '"'

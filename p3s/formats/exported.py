@@ -130,7 +130,7 @@ class Options:
 
 
 @dataclass
-class Exported:
+class ExportResult:
     """What an export by ``options`` holds and what it lacks; ``command``: words that read it.
 
     ``left_out``: (MPI call, why) -> events of the run; ``changed``: what was changed -> events, 0:
@@ -225,7 +225,7 @@ class Exported:
 
 
 @contextmanager
-def new_export(done: Exported) -> Iterator[Path]:
+def new_export(done: ExportResult) -> Iterator[Path]:
     """Give the directory of an export; at the end export.json is put into it, and it in place."""
     with new_directory(done.path) as directory:
         yield directory

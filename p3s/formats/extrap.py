@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
-from p3s.base.text import quoted
-from p3s.formats.exported import Exported, new_export
+from p3s.base.text import quote_word
+from p3s.formats.exported import ExportResult, new_export
 from p3s.formats.study import TIMES, Points
 from p3s.signature.phase_file import Phases
 
@@ -29,7 +29,7 @@ _RUN = "run"
 Point = tuple[int, str, str, float]
 
 
-def to_extrap(found: Points, done: Exported) -> None:
+def to_extrap(found: Points, done: ExportResult) -> None:
     """Write all measured and predicted points of a study into a new directory."""
     shared = {run.n for run in found.runs if run.shared}
     alone = {run.n for run in found.runs} - shared
@@ -42,11 +42,11 @@ def to_extrap(found: Points, done: Exported) -> None:
         files["times"] += _phase_times(found.phases, alone)
         files["measured"] = list(_phases(found.phases))
     if found.predicted is not None:
-        files["predicted"] = list(_predicted(found.predicted))
+        files["predicted"] = list(_yield_points(found.predicted))
     if not any(files.values()):
         raise P3SError(f"{found.root}: has no points; run p3s characterize")
     first = next(name for name in ("measured", "times", "predicted") if files.get(name))
-    done.command = f"extrap --json {quoted(done.path / f'{first}.jsonl')}"
+    done.command = f"extrap --json {quote_word(done.path / f'{first}.jsonl')}"
     done.notes += [
         "points of phases are means over the ranks; left out: their values per rank, "
         "call paths inside of phases, intervals",
@@ -126,7 +126,7 @@ def _phases(phases: Phases) -> Iterator[Point]:
         yield n, _RUN, "weight", 1.0
 
 
-def _predicted(prediction: Prediction) -> Iterator[Point]:
+def _yield_points(prediction: Prediction) -> Iterator[Point]:
     """Yield the predicted times of the run and its phases."""
     for row in prediction.counts:
         yield row.n, _RUN, "predicted time", row.model_s

@@ -16,8 +16,8 @@ from typing import IO
 import numpy as np
 
 from p3s.formats.calls import RECEIVING, SENDING, RankProgram
-from p3s.formats.exported import Exported, new_export, new_file
-from p3s.formats.scaled import Scaled, programs_of
+from p3s.formats.exported import ExportResult, new_export, new_file
+from p3s.formats.scaled import ScaledSource, programs_of
 from p3s.simulate.steps import Op
 
 _BLOCK = 1 << 20
@@ -25,7 +25,7 @@ _BLOCK = 1 << 20
 _GOES_ON = frozenset({int(op) for op in (Op.ISEND, Op.ISSEND, Op.BSEND, Op.IRECV)})
 
 
-def to_goal(scaled: Scaled, done: Exported) -> None:
+def to_goal(scaled: ScaledSource, done: ExportResult) -> None:
     """Write a GOAL schedule into a new file, or one for each section into a new directory."""
     target, parts = done.path, programs_of(scaled, _no_call, done)
     if done.options.turns is None:
@@ -52,7 +52,7 @@ def _command(path: Path) -> str:
     return f"txt2bin -i {text} -o {binary} && LogGOPSim -f {binary}"
 
 
-def write_goal(programs: Iterable[RankProgram], done: Exported, file: IO[str]) -> None:
+def write_goal(programs: Iterable[RankProgram], done: ExportResult, file: IO[str]) -> None:
     """Write the schedules of all ranks, in the order of the ranks; takes down what they lack."""
     with tempfile.TemporaryDirectory(prefix=".goal.", dir=Path(file.name).parent) as work:
         # Programs come in any order; the parts of a schedule must not.
@@ -71,7 +71,7 @@ def write_goal(programs: Iterable[RankProgram], done: Exported, file: IO[str]) -
             file.write("\n}\n")
 
 
-def _rank(program: RankProgram, done: Exported) -> list[str]:
+def _rank(program: RankProgram, done: ExportResult) -> list[str]:
     """Return the lines of a rank.
 
     An operation needs the end of a blocking one before it (requires), and only the start of one

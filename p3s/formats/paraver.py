@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from p3s.base import ops
 from p3s.base.artefacts import write_bytes
 from p3s.base.ops import kind_of, leaves_request
-from p3s.base.text import quoted
+from p3s.base.text import quote_word
 from p3s.capture.callpath import stack
-from p3s.formats.exported import Exported, new_export, new_file
-from p3s.formats.run import Run, messages, plain, shown, visits
+from p3s.formats.exported import ExportResult, new_export, new_file
+from p3s.formats.run import Run, messages, name_call, plain, visits
 
 if TYPE_CHECKING:
     from p3s.capture import Call, RankTrace
@@ -94,15 +94,15 @@ _VALUES = {
 _FREE = 1000
 
 
-def to_paraver(run: Run, done: Exported) -> None:
+def to_paraver(run: Run, done: ExportResult) -> None:
     """Write a run for Paraver into a new directory."""
     done.notes += run.notes
     with new_export(done) as directory:
         write_trace(run, directory, done)
-    done.command = f"wxparaver {quoted(done.path / 'run.prv')}"
+    done.command = f"wxparaver {quote_word(done.path / 'run.prv')}"
 
 
-def write_trace(run: Run, directory: Path, done: Exported) -> None:
+def write_trace(run: Run, directory: Path, done: ExportResult) -> None:
     """Write run.prv, run.pcf and run.row into a directory."""
     writer = _Trace.of(run)
     with new_file(directory / "run.prv") as file:
@@ -157,7 +157,7 @@ class _Trace:
 
     def _name(self, call: Call) -> None:
         """Give a call and its place their values, and take down the events at its begin."""
-        op = shown(call.op)
+        op = name_call(call.op)
         known = _VALUES.get(op)
         value = self.values.setdefault(op, known if known is not None else _FREE + len(self.values))
         caller, line = self.place(call)
@@ -197,7 +197,7 @@ class _Trace:
         return text
 
     # ---- records
-    def records(self, done: Exported) -> Iterator[tuple[tuple[int, int], str]]:
+    def records(self, done: ExportResult) -> Iterator[tuple[tuple[int, int], str]]:
         """Yield (time and kind to sort by, record) of all ranks."""
         for rank in self.run.trace.ranks:
             yield from self._of_rank(rank)
@@ -246,8 +246,8 @@ class _Trace:
             mine = {value: op for op, value in self.values.items() if _type(op) == kind}
             if mine:
                 text += _type_lines(kind, name, {0: "Outside MPI", **mine})
-        text += _type_lines(_CALLER, "Caller at level 1", _reversed(self.callers))
-        text += _type_lines(_LINE, "Caller line at level 1", _reversed(self.lines))
+        text += _type_lines(_CALLER, "Caller at level 1", _swap_keys(self.callers))
+        text += _type_lines(_LINE, "Caller line at level 1", _swap_keys(self.lines))
         text += _type_lines(_SENT, "Send Size in MPI Global OP", {})
         text += _type_lines(_ROOT, "Root in MPI Global OP", {})
         text += _type_lines(_COMM, "Communicator in MPI Global OP", {})
@@ -307,5 +307,5 @@ def _type_lines(kind: int, name: str, values: dict[int, str]) -> Sequence[str]:
     )
 
 
-def _reversed(numbers: dict[str, int]) -> dict[int, str]:
+def _swap_keys(numbers: dict[str, int]) -> dict[int, str]:
     return {0: "End", **{number: text for text, number in numbers.items()}}

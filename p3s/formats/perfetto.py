@@ -11,13 +11,13 @@ from typing import Any
 
 from p3s.base.ops import COMPLETION, HALVES, kind_of
 from p3s.capture import Call, RankTrace
-from p3s.formats.exported import Exported, new_file
+from p3s.formats.exported import ExportResult, new_file
 from p3s.formats.run import Run, messages, visits
 
 _NS_PER_US = 1e3
 
 
-def to_perfetto(run: Run, done: Exported) -> None:
+def to_perfetto(run: Run, done: ExportResult) -> None:
     """Write when each call of each rank of a simulated run was made."""
     n, target = run.trace.np, done.path
     ranks = done.options.ranks if done.options.ranks is not None else tuple(range(n))

@@ -10,8 +10,8 @@ import numpy as np
 from p3s.base import ops
 from p3s.base.ops import kind_of
 from p3s.capture.callpath import stack
-from p3s.formats.exported import Exported
-from p3s.formats.run import Run, shown
+from p3s.formats.exported import ExportResult
+from p3s.formats.run import Run, name_call
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +51,7 @@ class Profile:
     received: Floats
 
 
-def profile_of(run: Run, done: Exported) -> Profile:
+def profile_of(run: Run, done: ExportResult) -> Profile:
     """Return the profile of a run; takes down what it does not say."""
     done.notes += [
         "time between calls is told of the function that calls next; functions have no visits"
@@ -113,7 +113,7 @@ class _Tree:
             for where in reversed(frames):
                 at = self._node(Node(at, where.function or where.frame, where.file, 0, False))
             file, line = (frames[0].file, frames[0].line) if frames else ("", 0)
-            found.append((self._node(Node(at, shown(call.op), file, line, True)), at))
+            found.append((self._node(Node(at, name_call(call.op), file, line, True)), at))
         pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.ops import COLLECTIVE, RECV, SEND, kind_of, place_of
-from p3s.capture.callpath import Where
+from p3s.capture.callpath import FrameInfo
 from p3s.capture.types import Call, RankTrace, RunTrace
 from p3s.simulate.steps import Section
 
@@ -29,7 +29,7 @@ class Run:
     """
 
     trace: RunTrace
-    places: Mapping[str, Where] = field(default_factory=dict)
+    places: Mapping[str, FrameInfo] = field(default_factory=dict)
     hosts: Sequence[str] = ()
     program: Sequence[str] = ()
     weights: Sequence[Floats] | None = None
@@ -158,7 +158,7 @@ def messages(run: Run) -> tuple[list[tuple[End, End, int]], int]:
     return pairs, sum(abs(len(sends) - len(receives)) for sends, receives in ways.values())
 
 
-def shown(op: str) -> str:
+def name_call(op: str) -> str:
     """Return the name of the call that an event is part of; of a persistent one, what starts it."""
     return place_of(op) if kind_of(op) in (SEND, RECV, COLLECTIVE) else op
 

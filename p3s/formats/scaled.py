@@ -12,7 +12,7 @@ from p3s.base.arrays import Bools
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import plural, processes
 from p3s.formats.calls import RankProgram, members_are_world, programs_of_steps
-from p3s.formats.exported import Exported, Say
+from p3s.formats.exported import ExportResult, Say
 from p3s.model.law_types import TraceOrder
 from p3s.program.collectives.choose import Library
 from p3s.program.collectives.expand import MOST_STEPS, expand
@@ -31,7 +31,7 @@ Keep = Callable[[str, bool], bool]
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScaledSource:
     """A scaled trace as it is exported; ``where`` it was read from.
 
     ``library``: whose algorithms collectives have. ``network``: returns the costs of messages, and
@@ -71,7 +71,7 @@ class Scaled:
 
 
 def programs_of(
-    scaled: Scaled, keep: Keep, done: Exported
+    scaled: ScaledSource, keep: Keep, done: ExportResult
 ) -> Iterator[tuple[str, Iterable[RankProgram]]]:
     """Yield the programs of the whole run under no name, or those of each section under its own.
 

@@ -12,11 +12,11 @@ from p3s.base import ops
 from p3s.base.arrays import Floats, Ints
 from p3s.base.text import plural, processes
 from p3s.capture.types import NO_RANK, PROC_NULL, Call, Comm, RankTrace, RunTrace, Site
-from p3s.formats.exported import SIMULATED, Exported, Say
+from p3s.formats.exported import SIMULATED, ExportResult, Say
 from p3s.formats.run import Run
-from p3s.formats.scaled import TURNS, Scaled
+from p3s.formats.scaled import TURNS, ScaledSource
 from p3s.model.types import Model
-from p3s.program.collectives.expand import Expanded, expand
+from p3s.program.collectives.expand import ExpandedSteps, expand
 from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Op, Section, Steps
 
@@ -24,7 +24,7 @@ _COLLECTIVES = (int(Op.COLLECTIVE), int(Op.ICOLLECTIVE))
 _WAITS, _MESSAGES = ({int(o) for o in some} for some in (WAITS, SENDS | RECEIVES))
 
 
-def simulated(scaled: Scaled, model: Model, done: Exported, say: Say) -> Run:
+def simulate_sections(scaled: ScaledSource, model: Model, done: ExportResult, say: Say) -> Run:
     """Return the simulated run, its sections one after the other; takes down what they lack.
 
     Its frames have no places yet.
@@ -62,7 +62,9 @@ def simulated(scaled: Scaled, model: Model, done: Exported, say: Say) -> Run:
     )
 
 
-def call_times(steps: Steps, made: Expanded, begin: Floats, end: Floats) -> tuple[Floats, Floats]:
+def call_times(
+    steps: Steps, made: ExpandedSteps, begin: Floats, end: Floats
+) -> tuple[Floats, Floats]:
     """Return begin and end of each step, given those of the messages that it was expanded into.
 
     What a nonblocking collective does after its call is part of the call that follows.
@@ -127,7 +129,7 @@ class _Book:
                 work, wait = round(float(steps.work_ns[i])), float(waiting[i])
                 rows.append((first, start, last - start, work, weight, wait))
                 rows += [(call, last, 0, 0, weight, 0.0) for call in more]
-                self.done[rank].extend(_completed(steps, i, row_of))
+                self.done[rank].extend(_list_completed(steps, i, row_of))
 
     def run(
         self,
@@ -178,7 +180,7 @@ def _calls(steps: Steps, i: int, site: int, comm_of: Mapping[int, int]) -> list[
     return found
 
 
-def _completed(steps: Steps, i: int, row_of: dict[int, int]) -> list[tuple[int, int]]:
+def _list_completed(steps: Steps, i: int, row_of: dict[int, int]) -> list[tuple[int, int]]:
     """Return the requests that a step completes: (its row, the row that posted)."""
     listed = steps.done[steps.done_start[i] : steps.done_start[i + 1]].tolist()
     if steps.op[i] in (Op.WAITANY, Op.WAITSOME):

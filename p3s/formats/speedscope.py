@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.artefacts import write_bytes
-from p3s.base.text import processes, quoted
+from p3s.base.text import processes, quote_word
 from p3s.base.version import __version__
-from p3s.formats.exported import Exported
+from p3s.formats.exported import ExportResult
 from p3s.formats.profile import Node, Profile, profile_of
 from p3s.formats.run import Run
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-def to_speedscope(run: Run, done: Exported) -> None:
+def to_speedscope(run: Run, done: ExportResult) -> None:
     """Write the profile of a run as flame graphs."""
     profile, options, ranks = profile_of(run, done), done.options, run.trace.np
     name = f"{processes(ranks)}, {'simulated' if run.simulated else 'traced'}"
@@ -40,9 +40,8 @@ def to_speedscope(run: Run, done: Exported) -> None:
     }
     write_bytes(done.path, json.dumps(told, allow_nan=False).encode())
     done.notes.append("flame graphs are of the mean of the ranks and of some ranks: --ranks")
-    done.command = (
-        f"open {done.path} in https://www.speedscope.app, or: npx speedscope {quoted(done.path)}"
-    )
+    here = f"npx speedscope {quote_word(done.path)}"
+    done.command = f"open {done.path} in https://www.speedscope.app, or: {here}"
 
 
 def _frame(node: Node) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from p3s.base.errors import P3SError
 from p3s.base.extensions import Writer, load
 from p3s.base.records import Traces, phases_path, scaled_dir
-from p3s.base.text import processes, quoted
-from p3s.formats.exported import Exported, Options, Say
+from p3s.base.text import processes, quote_word
+from p3s.formats.exported import ExportResult, Options, Say
 from p3s.formats.run import Run
-from p3s.formats.scaled import Scaled
+from p3s.formats.scaled import ScaledSource
 from p3s.machine.machinefile import NAME as MACHINE
 from p3s.simulate.network import Network, rough_network
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TIMES = frozenset({"cpu_ns", "wall_ns"})
 
 
-class Timed(NamedTuple):
+class RunTimePoint(NamedTuple):
     """The run time of a run in seconds; whether ranks shared cores, or waited for one."""
 
     n: int
@@ -39,18 +39,18 @@ class Points:
     """What a study knows of all counts; None: there is no such file. ``root``: the study."""
 
     root: Path
-    runs: Sequence[Timed]
+    runs: Sequence[RunTimePoint]
     phases: Phases | None
     predicted: Prediction | None
 
 
 def export(
     traces: Traces, writer: Writer, n: int, target: Path, options: Options, say: Say
-) -> Exported:
+) -> ExportResult:
     """Write what a study knows at ``n`` processes (0: at all counts) in a format; say what."""
     write = load(writer.function)
     n = max(traces.ran, default=0) if writer.content == "points" else n
-    done = Exported(writer.name, n, target, options)
+    done = ExportResult(writer.name, n, target, options)
     if writer.content == "points":
         write(points_of(traces, done), done)
     elif writer.content == "scaled":
@@ -60,7 +60,7 @@ def export(
     return done
 
 
-def run_of(traces: Traces, done: Exported, say: Say, only_simulated: bool = False) -> Run:
+def run_of(traces: Traces, done: ExportResult, say: Say, only_simulated: bool = False) -> Run:
     """Return the first complete run at a count, else the simulated one.
 
     Takes down what the latter lacks. Errors: P3SError where there is neither.
@@ -73,10 +73,10 @@ def run_of(traces: Traces, done: Exported, say: Say, only_simulated: bool = Fals
     n = done.n
     traced = next(iter(traces.complete(n)), None)
     if traced is None or done.options.simulated or only_simulated:
-        from p3s.formats.simulated import simulated
+        from p3s.formats.simulated import simulate_sections
         from p3s.model.stage import load as load_model
 
-        made = simulated(
+        made = simulate_sections(
             scaled_of(traces, n, done.options, say), load_model(traces.root), done, say
         )
     else:
@@ -101,7 +101,7 @@ def _program(info: Mapping[str, Any]) -> tuple[str, ...]:
     return (program,)
 
 
-def scaled_of(traces: Traces, n: int, options: Options, say: Say) -> Scaled:
+def scaled_of(traces: Traces, n: int, options: Options, say: Say) -> ScaledSource:
     """Return the scaled trace of ``n`` processes; collectives as the library's of the runs."""
     from p3s.predict.estimators.messages import library_for
     from p3s.predict.estimators.settings import Setting
@@ -114,7 +114,7 @@ def scaled_of(traces: Traces, n: int, options: Options, say: Say) -> Scaled:
     def network() -> tuple[Network, list[str]]:
         return _network(traces.root / MACHINE, options.machine)
 
-    return Scaled(where, read_scaled(where), order, library, network, say)
+    return ScaledSource(where, read_scaled(where), order, library, network, say)
 
 
 def _network(usual: Path, named: Path | None) -> tuple[Network, list[str]]:
@@ -126,17 +126,19 @@ def _network(usual: Path, named: Path | None) -> tuple[Network, list[str]]:
     if named is None and not path.exists():
         return rough_network(), [
             "costs of messages are usual ones (2 us, 12.5 GB/s), not "
-            f"measured; measure them: p3s machine measure -o {quoted(path)}"
+            f"measured; measure them: p3s machine measure -o {quote_word(path)}"
         ]
     found = Machine.load(path)
     if found.network:
         return networks(found)[0], []
     if named is None:
         return rough_network(), [f"{path} has no costs of messages; usual ones are taken"]
-    raise P3SError(f"{path} has no costs of messages; run p3s machine measure -o {quoted(path)}")
+    raise P3SError(
+        f"{path} has no costs of messages; run p3s machine measure -o {quote_word(path)}"
+    )
 
 
-def points_of(traces: Traces, done: Exported) -> Points:
+def points_of(traces: Traces, done: ExportResult) -> Points:
     """Return all that was measured and predicted of a study; takes down what is missing."""
     from p3s.pipeline.saved import read_prediction
     from p3s.signature.phase_file import load as load_phases
@@ -148,10 +150,10 @@ def points_of(traces: Traces, done: Exported) -> Points:
         done.notes.append(f"no points of phases: {found} is not there; run p3s phases")
     if predicted is None:
         done.notes.append("no predicted points: there is no prediction; run p3s predict")
-    return Points(traces.root, list(_timed(traces)), phases, predicted)
+    return Points(traces.root, list(_yield_run_times(traces)), phases, predicted)
 
 
-def _timed(traces: Traces) -> Iterator[Timed]:
+def _yield_run_times(traces: Traces) -> Iterator[RunTimePoint]:
     """Yield the run time of every run, and whether its ranks had cores of their own."""
     from p3s.capture import read_run
     from p3s.predict.residual import OFF_CORE_LIMIT, run_times
@@ -163,4 +165,4 @@ def _timed(traces: Traces) -> Iterator[Timed]:
             if run.work_unit in TIMES:
                 times = run_times(run)
                 shared = record.info.get("oversubscribed", True)
-                yield Timed(n, times.wall_s, shared or times.off_core > OFF_CORE_LIMIT)
+                yield RunTimePoint(n, times.wall_s, shared or times.off_core > OFF_CORE_LIMIT)

@@ -101,7 +101,7 @@ def candidates(
     if m > 2 and not any(c.free == 1 and is_quotient(c.expr) for c in found):
         found += [Candidate(*share, m) for share in shares.fit(envs, y, ndims, known)]
     found += [*search.limited(), *search.by_parity(ndims)]
-    return _believed(found, listed_bits(y))
+    return _filter_candidates(found, listed_bits(y))
 
 
 def irrational(envs: Envs, values: Sequence[float], ndims: int = 1) -> list[Candidate]:
@@ -127,8 +127,8 @@ def in_parameters(settings: Settings, values: Sequence[Fraction]) -> list[Candid
         return []
     found = list(_Search(settings, values, parameter_basis(settings), chosen=True).sums())
     if m > 2:
-        found += [Candidate(*share, m) for share in shares.rounded(settings, values)]
-    return _believed(found, listed_bits(values) + (0.0 if m > 2 else MARGIN))
+        found += [Candidate(*share, m) for share in shares.find_rounded_shares(settings, values)]
+    return _filter_candidates(found, listed_bits(values) + (0.0 if m > 2 else MARGIN))
 
 
 def listed_bits(values: Sequence[int | Fraction]) -> float:
@@ -136,7 +136,7 @@ def listed_bits(values: Sequence[int | Fraction]) -> float:
     return sum(bits_of(v) for v in values)
 
 
-def _believed(found: Sequence[Candidate], listed: float) -> list[Candidate]:
+def _filter_candidates(found: Sequence[Candidate], listed: float) -> list[Candidate]:
     return sorted((c for c in found if c.sure or c.bits + c.margin <= listed), key=lambda c: c.bits)
 
 

@@ -23,7 +23,7 @@ from p3s.laws.expr import (
     mul,
     num,
     power,
-    rounded,
+    round_values,
     sym,
 )
 
@@ -44,9 +44,9 @@ def exact_value(expr: Expr, env: Symbols) -> Fraction | None:
         value = env[expr[1]]
         return value if isinstance(value, Fraction) else Fraction(int(value))
     if op in ("floor", "ceil"):
-        return _rounded(op, expr[1], env)
+        return _round_exact(op, expr[1], env)
     if op == "sum":
-        return _summed(expr[1], expr[2], env)
+        return _sum_terms(expr[1], expr[2], env)
     args = [exact_value(a, env) for a in expr[1:] if isinstance(a, list)]
     known = [a for a in args if a is not None]
     if op == "mul" and Fraction(0) in known:
@@ -86,7 +86,7 @@ def evaluate_int(expr: Expr, env: Env, undefined: int | None = None) -> Any:
 
     undefined: stands where the expression has no value; without it P3SError is raised there.
     """
-    (value,), bad = rounded(evaluate(expr, env))
+    (value,), bad = round_values(evaluate(expr, env))
     value = np.maximum(value, 0)
     if bad.any():
         if undefined is None:
@@ -134,7 +134,7 @@ def _log2(value: Fraction) -> Fraction | None:
     return Fraction(value.numerator.bit_length() - value.denominator.bit_length())
 
 
-def _rounded(op: str, arg: Expr, env: Symbols) -> Fraction | None:
+def _round_exact(op: str, arg: Expr, env: Symbols) -> Fraction | None:
     inner = exact_value(arg, env)
     if inner is not None:
         return Fraction(math.floor(inner) if op == "floor" else math.ceil(inner))
@@ -157,7 +157,7 @@ def _rounded(op: str, arg: Expr, env: Symbols) -> Fraction | None:
     return Fraction(round(value)) if math.isfinite(value) else None
 
 
-def _summed(count: Expr, body: Expr, env: Symbols) -> Fraction | None:
+def _sum_terms(count: Expr, body: Expr, env: Symbols) -> Fraction | None:
     upto = exact_value(count, env)
     if upto is None or upto > MAX_TERMS:
         return None

@@ -149,9 +149,9 @@ def _value(expr: Expr, env: Env) -> Any:
     if op == "max":
         return np.maximum(_value(expr[1], env), _value(expr[2], env))
     if op in ("quot", "mod"):
-        (a, b), undefined = rounded(*(_value(e, env) for e in expr[1:]))
+        (a, b), undefined = round_values(*(_value(e, env) for e in expr[1:]))
         by = np.where(b == 0, 1, b)
-        return _defined(a // by if op == "quot" else a % by, undefined | (b == 0))
+        return _mask_undefined(a // by if op == "quot" else a % by, undefined | (b == 0))
     if op == "sum":
         return _sum(expr[1], expr[2], env)
     if op == "exp2":
@@ -163,25 +163,25 @@ def _value(expr: Expr, env: Env) -> Any:
         # 1e-9 forgives the last bit of a float root or logarithm of an exact integer
         return np.floor(value + 1e-9) if op == "floor" else np.ceil(value - 1e-9)
     if op == "block":
-        (extent, p, c), undefined = rounded(*(_value(a, env) for a in expr[2:]))
+        (extent, p, c), undefined = round_values(*(_value(a, env) for a in expr[2:]))
         size = block_size(expr[1], extent, np.where(p == 0, 1, p), c)
-        return _defined(size, undefined | (p == 0))
+        return _mask_undefined(size, undefined | (p == 0))
     raise P3SError(f"model: unknown operator {op!r}; the file was made by another version")
 
 
 def _sum(count: Expr, body: Expr, env: Env) -> Any:
     """Return ``body`` summed over j; where counts differ, each element has its own number."""
-    (upto,), undefined = rounded(_value(count, env))
+    (upto,), undefined = round_values(_value(count, env))
     most = int(upto.max(initial=0))
     if most > MAX_TERMS:
         raise P3SError(f"model: a sum of {most} terms; the largest evaluated is {MAX_TERMS}")
     total: Any = 0.0
     for j in range(most):
         total = total + np.where(j < upto, _value(body, {**env, "j": j}), 0.0)
-    return _defined(total + 0.0 * upto, undefined)
+    return _mask_undefined(total + 0.0 * upto, undefined)
 
 
-def rounded(*values: Any) -> tuple[list[np.ndarray], np.ndarray]:
+def round_values(*values: Any) -> tuple[list[np.ndarray], np.ndarray]:
     """Return values rounded to int64, and where one of them is no such number."""
     out, undefined = [], np.zeros((), dtype=bool)
     for value in map(np.asarray, values):
@@ -193,7 +193,7 @@ def rounded(*values: Any) -> tuple[list[np.ndarray], np.ndarray]:
     return out, undefined
 
 
-def _defined(value: Any, undefined: np.ndarray) -> Any:
+def _mask_undefined(value: Any, undefined: np.ndarray) -> Any:
     """Return a value, NaN where it is undefined."""
     return np.where(undefined, np.nan, value) if undefined.any() else value
 

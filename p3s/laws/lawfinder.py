@@ -59,7 +59,7 @@ EXACT, FITTED, AMBIGUOUS, REFUSED = "exact", "fitted", "ambiguous", "refused"
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundLaw:
     """A law with what is known about it.
 
     verdict: exact (an equation that meets every value, with points to spare), ambiguous (exact,
@@ -147,7 +147,7 @@ def find_law(
     known: Collection[int] = (),
     resolution: Sequence[float] = (),
     of: Of = "processes",
-) -> Found:
+) -> FoundLaw:
     """Find the law that points follow.
 
     points: process count -> value or list of repeated values; or pairs (count, value), where a
@@ -163,11 +163,11 @@ def find_law(
         raise P3SError(f"law: unknown kind {kind!r}; use {', '.join(get_args(Kind))}")
     if of == "parameters":
         return _in_parameters(list(points.items() if isinstance(points, Mapping) else points), kind)
-    envs, values, resolution = _read(points, resolution)
+    envs, values, resolution = _read_points(points, resolution)
     if kind == "work":
         return _work(envs, values, resolution)
     if not envs:
-        return Found(REFUSED, None, None, 0, 0, reason="there are no points")
+        return FoundLaw(REFUSED, None, None, 0, 0, reason="there are no points")
     whole = kind == "whole"
     found = _exact(envs, values, known, whole) if whole or envs[0] != envs[-1] else None
     if not whole:
@@ -175,10 +175,10 @@ def find_law(
     if found is not None or kind == "any":
         return found or _work(envs, values, resolution)
     reason = "no exact law meets the values in fewer bits than they take"
-    return Found(REFUSED, None, None, len({e["n"] for e in envs}), 0, reason=reason)
+    return FoundLaw(REFUSED, None, None, len({e["n"] for e in envs}), 0, reason=reason)
 
 
-def _work(envs: Sequence[Symbols], values: Sequence[Any], resolution: Sequence[float]) -> Found:
+def _work(envs: Sequence[Symbols], values: Sequence[Any], resolution: Sequence[float]) -> FoundLaw:
     """Return the real law in n; of values below zero one that takes them for zero, refused."""
     ns = [int(e["n"]) for e in envs]
     work = fit_work(ns, values, resolution)
@@ -188,10 +188,10 @@ def _work(envs: Sequence[Symbols], values: Sequence[Any], resolution: Sequence[f
     elif not ns:
         reason = "there are no points"
     verdict = REFUSED if reason else FITTED
-    return Found(verdict, None, work, len(set(ns)), len(work.terms), reason=reason)
+    return FoundLaw(verdict, None, work, len(set(ns)), len(work.terms), reason=reason)
 
 
-def _in_parameters(points: Sequence[Sequence[Any]], kind: Kind) -> Found:
+def _in_parameters(points: Sequence[Sequence[Any]], kind: Kind) -> FoundLaw:
     """Return the law in parameters of an input: exact, else a sum of products of powers."""
     envs, values = [at for at, _ in points], [value for _, value in points]
     rational = kind != "work" and not any(isinstance(v, float) for v in values)
@@ -200,11 +200,11 @@ def _in_parameters(points: Sequence[Sequence[Any]], kind: Kind) -> Found:
     if found:
         best, rivals = found[0], tuple(parameter_rivals(found, envs))
         verdict = EXACT if best.points > best.free and not rivals else AMBIGUOUS
-        return Found(verdict, best.expr, None, len(y), best.free, rivals)
+        return FoundLaw(verdict, best.expr, None, len(y), best.free, rivals)
     if kind in ("count", "whole"):
-        return Found(REFUSED, None, None, len(values), 0, reason="no exact law meets the values")
+        return FoundLaw(REFUSED, None, None, len(values), 0, reason="no exact law meets the values")
     powers = fit_powers(envs, [float(v) for v in values])
-    return Found(FITTED, None, None, len(values), len(powers.terms), powers=powers)
+    return FoundLaw(FITTED, None, None, len(values), len(powers.terms), powers=powers)
 
 
 def _environment(n: At) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def _environment(n: At) -> dict[str, Any]:
     return {k: v if isinstance(v, Fraction) else int(v) for k, v in n.items()}
 
 
-def _read(
+def _read_points(
     points: Points, resolution: Sequence[float]
 ) -> tuple[list[dict[str, Any]], list[Any], list[float]]:
     """Return symbols, value and resolution of every point, ordered by symbols."""
@@ -247,7 +247,7 @@ def _number(v: Any) -> int | Fraction | float:
 
 def _exact(
     envs: list[dict[str, Any]], values: list[Any], known: Collection[int], whole: bool
-) -> Found | None:
+) -> FoundLaw | None:
     """Return the exact law of values that are fractions and equal wherever they are repeated.
 
     whole: none that leaves a number open.
@@ -277,17 +277,17 @@ def _exact(
     verdict = EXACT if spare and not formal else AMBIGUOUS
     law = Law(_over(best.expr, over), best.free, best.points, others=tuple(formal))
     rivals = (*formal, *elsewhere)
-    return Found(verdict, law.expr, None, len(y), best.free, rivals, reason, law, bits=best.bits)
+    return FoundLaw(verdict, law.expr, None, len(y), best.free, rivals, reason, law, bits=best.bits)
 
 
-def _remainder(where: list[dict[str, int]], values: list[int]) -> Found | None:
+def _remainder(where: list[dict[str, int]], values: list[int]) -> FoundLaw | None:
     """Return L mod n, ambiguous: no points tell L from L plus a multiple of all counts."""
     found = remainder([e["n"] for e in where], values)
     if found is None or found[2] < REMAINDER_EVIDENCE:
         return None
     extent, step, _ = found
     rivals = tuple(["mod", num(extent + k * step), ex.sym("n")] for k in (1, 2))
-    return Found(
+    return FoundLaw(
         AMBIGUOUS,
         ["mod", num(extent), ex.sym("n")],
         None,
@@ -298,7 +298,7 @@ def _remainder(where: list[dict[str, int]], values: list[int]) -> Found | None:
     )
 
 
-def _irrational(envs: list[dict[str, int]], values: list[Any]) -> Found | None:
+def _irrational(envs: list[dict[str, int]], values: list[Any]) -> FoundLaw | None:
     """Return the law of values that are no fractions themselves but follow one that is written
     with small ones, such as 4n - 4 sqrt(n): met to the last digits of a float, so not by chance.
     """
@@ -306,12 +306,12 @@ def _irrational(envs: list[dict[str, int]], values: list[Any]) -> Found | None:
     if len({e["n"] for e in envs}) < len(envs):
         return None
     found = irrational(envs, [float(v) for v in values], ndims)
-    return Found(EXACT, found[0].expr, None, len(values), found[0].free) if found else None
+    return FoundLaw(EXACT, found[0].expr, None, len(values), found[0].free) if found else None
 
 
 def _but_for_some(
     envs: list[dict[str, Any]], values: list[Any], known: Collection[int]
-) -> Found | None:
+) -> FoundLaw | None:
     """Return the law that all points follow but the first few or any one, and name these.
 
     That they contradict the law costs their values and which they are, in bits; two points at least
@@ -321,7 +321,7 @@ def _but_for_some(
     if any(v != int(v) for v in values) or len({tuple(e.items()) for e in envs}) < m:
         return None
     listed = listed_bits([int(v) for v in values])
-    best: tuple[float, Found] | None = None
+    best: tuple[float, FoundLaw] | None = None
     for some in [*(range(k) for k in range(1, m // 2)), *((k,) for k in range(1, m))]:
         rest = [k for k in range(m) if k not in some]
         found = _exact([envs[k] for k in rest], [values[k] for k in rest], known, True)

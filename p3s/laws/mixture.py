@@ -56,7 +56,7 @@ DRAWS, MAX_MODELS = 256, 16
 FAR, MIDDLE = 16, 0.8
 
 
-def seen(parts: np.ndarray, error: np.ndarray | float) -> np.ndarray:
+def select_terms(parts: np.ndarray, error: np.ndarray | float) -> np.ndarray:
     """Return which terms of a law points can show: those that add more than its error somewhere.
 
     parts: (points, terms), what each term adds; error: what each point may be off by, both relative
@@ -250,12 +250,12 @@ def mixture(points: Points) -> list[Model]:
     found = [
         m
         for c in ranked[:MAX_MODELS]
-        if c[0] - ranked[0][0] < log(WINDOW) and (m := _drawn(*c[1:])) is not None
+        if c[0] - ranked[0][0] < log(WINDOW) and (m := _draw_coefficients(*c[1:])) is not None
     ]
     return _window(found, WINDOW_LARGER if points.total > len(points.n) else WINDOW_SINGLE)
 
 
-def _drawn(
+def _draw_coefficients(
     which: tuple[int, ...],
     likely: float,
     square: float,
@@ -298,7 +298,7 @@ def _window(models: list[Model], larger_by: float) -> list[Model]:
     return sorted(kept, key=lambda m: (m.which != best.which, -m.weight, m.which))
 
 
-def chosen(models: Sequence[Model], points: Points) -> Model:
+def choose_model(models: Sequence[Model], points: Points) -> Model:
     """Return the likeliest model among those that do not contradict the others further on.
 
     Points with large errors may leave many models, of which the likeliest is no more than one
@@ -313,17 +313,17 @@ def chosen(models: Sequence[Model], points: Points) -> Model:
         np.interp((1 + MIDDLE) / 2, upto, values[order, 0]),
     )
     inside = [m for m in models if low <= float(at[list(m.which)] @ m.share) <= high]
-    return _shown((inside or list(models))[0], models, points)
+    return _drop_weak_terms((inside or list(models))[0], models, points)
 
 
-def _shown(model: Model, models: Sequence[Model], points: Points) -> Model:
+def _drop_weak_terms(model: Model, models: Sequence[Model], points: Points) -> Model:
     """Return a model without the terms that are below what the points can show."""
     parts = (
         columns(points.n, float(points.n[-1]))[:, list(model.which)]
         * model.share
         * (points.size[-1] / points.size)[:, None]
     )
-    kept = seen(parts, np.maximum(model.error / np.sqrt(points.repeats), points.known))
+    kept = select_terms(parts, np.maximum(model.error / np.sqrt(points.repeats), points.known))
     if kept.all() or not kept.any():
         return model
     which = tuple(w for w, k in zip(model.which, kept.tolist(), strict=True) if k)

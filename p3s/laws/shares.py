@@ -207,7 +207,7 @@ def divisors(v: int) -> list[int]:
     return sorted({*small.tolist(), *(v // small).tolist()})
 
 
-def rounded(settings: Settings, y: Sequence[Fraction]) -> Iterator[Found]:
+def find_rounded_shares(settings: Settings, y: Sequence[Fraction]) -> Iterator[Found]:
     """Yield k * floor(s / d) and k * ceil(s / d) of a parameter s that d does not always divide."""
     if any(v.denominator != 1 for v in y):
         return

@@ -100,12 +100,12 @@ def shares(bits: Sequence[float]) -> np.ndarray:
 
 
 def near(found: Sequence[Sum]) -> list[tuple[float, Sum]]:
-    """Return the sums that have a say, with their weights: the best of :func:`ranked` first."""
+    """Return the sums that have a say, with their weights, the best first."""
     kept = [s for s in found[:MOST_RIVALS] if s.bits <= found[0].bits + RIVAL_BITS]
     return list(zip(shares([s.bits for s in kept]).tolist(), kept, strict=True))
 
 
-def ranked(
+def search_sums(
     x: np.ndarray,
     y: np.ndarray,
     n: np.ndarray,

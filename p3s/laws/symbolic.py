@@ -115,7 +115,7 @@ def to_python(expr: Expr) -> str:
     from sympy import pycode
 
     names = {"log2": "math.log2"}
-    return str(pycode(simplified(expr), user_functions=names, allow_unknown_functions=True))
+    return str(pycode(simplify_expr(expr), user_functions=names, allow_unknown_functions=True))
 
 
 def to_c(expr: Expr) -> str:
@@ -123,7 +123,7 @@ def to_c(expr: Expr) -> str:
     from sympy import ccode
 
     names = {"log2": "log2"}
-    return str(ccode(simplified(expr), user_functions=names, allow_unknown_functions=True))
+    return str(ccode(simplify_expr(expr), user_functions=names, allow_unknown_functions=True))
 
 
 def decimal(expr: Expr, figures: int = 4) -> sympy.Expr:
@@ -145,13 +145,13 @@ def decimal(expr: Expr, figures: int = 4) -> sympy.Expr:
     return found.xreplace({s: values[s.name] for s in found.free_symbols if s.name in values})
 
 
-def simplified(expr: Expr) -> sympy.Expr:
+def simplify_expr(expr: Expr) -> sympy.Expr:
     """Return the form of ``expr`` with the fewest operations: plain, factored or expanded."""
-    return _simplified(json.dumps(expr))
+    return _simplify_json(json.dumps(expr))
 
 
 @lru_cache(maxsize=4096)
-def _simplified(data: str) -> sympy.Expr:
+def _simplify_json(data: str) -> sympy.Expr:
     import sympy as sp
 
     plain = to_sympy(json.loads(data))
@@ -279,7 +279,7 @@ def _mathml_printer() -> Any:
 def to_text(expr: Expr) -> str:
     """Return ``expr`` as one line of text, simplified."""
     usual = usual_text(expr)
-    return sympy_to_text(simplified(expr)) if usual is None else usual
+    return sympy_to_text(simplify_expr(expr)) if usual is None else usual
 
 
 def term_text(coefficient: float, expr: Expr) -> str:
@@ -299,7 +299,7 @@ def sympy_to_text(expr: sympy.Expr) -> str:
 
 def to_latex(expr: Expr) -> str:
     """Return ``expr`` as LaTeX for math mode, simplified; p0 becomes p_{0}."""
-    return sympy_to_latex(simplified(expr))
+    return sympy_to_latex(simplify_expr(expr))
 
 
 def sympy_to_latex(expr: sympy.Expr) -> str:
@@ -319,9 +319,9 @@ def row(*parts: str) -> str:
 
 def total(terms: Sequence[str]) -> str:
     """Return a sum of terms in MathML."""
-    return joined("<mo>+</mo>", terms) if terms else "<mn>0</mn>"
+    return join_formulas("<mo>+</mo>", terms) if terms else "<mn>0</mn>"
 
 
-def joined(sign: str, parts: Sequence[str]) -> str:
+def join_formulas(sign: str, parts: Sequence[str]) -> str:
     """Return several formulas in MathML with a sign between them."""
     return row(*[piece for part in parts for piece in (sign, part)][1:])

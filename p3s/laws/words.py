@@ -42,7 +42,7 @@ def scaled_text(coefficient: float, expr: Expr) -> str | None:
     found = _product(expr)
     if found is None or found[0] != 1:
         return None
-    return _joined(f"{coefficient:.4g}", "", found[1])
+    return _join_factors(f"{coefficient:.4g}", "", found[1])
 
 
 def _product(expr: Expr) -> tuple[Fraction, _Factors] | None:
@@ -107,13 +107,13 @@ def _written(number: Fraction, factors: _Factors) -> str:
     """Return a product as text."""
     above, below = abs(number.numerator), number.denominator
     if number < 0 and len(factors) == above == below == 1 and min(factors.values()) < 0:
-        return "-" + _joined("1", "", factors)
-    return "-" * (number < 0) + _joined(
+        return "-" + _join_factors("1", "", factors)
+    return "-" * (number < 0) + _join_factors(
         "" if above == 1 else str(above), "" if below == 1 else str(below), factors
     )
 
 
-def _joined(above: str, below: str, factors: _Factors) -> str:
+def _join_factors(above: str, below: str, factors: _Factors) -> str:
     order = sorted(factors.items(), key=lambda item: item[0][0])
     alone = len(order) == 1 and not above and not below
     if alone and order[0][1] < 0 and order[0][1] not in (-1, Fraction(-1, 2)):

@@ -21,7 +21,7 @@ from p3s.laws.mixture import (
     MAX_TERMS,
     SHAPES,
     Points,
-    chosen,
+    choose_model,
     columns,
     fits,
     interval,
@@ -190,7 +190,7 @@ def _fit(
         models = mixture(points)
         if not models:  # terms of both signs, as in a*n - b: no sum without a minus is like it
             return _nearest(points, top)
-        best = chosen(models, points)
+        best = choose_model(models, points)
         law = _law(best.which, best.share, points, top)
         ends = interval(models, points, at)
     value = np.maximum(law.value(at), 1e-300)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.artefacts import read_json
-from p3s.base.errors import Damaged, UsageError
+from p3s.base.errors import DamagedFile, UsageError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.base.serialise import from_data
-from p3s.machine.published import published
+from p3s.machine.published import read_published
 
 CLUSTER_SCHEMA = "p3s.cluster"
 CLUSTER_VERSION = 1
@@ -89,7 +89,7 @@ class Cluster:
         wrong = "" if typical else first_problem(data, load_schema("cluster-1"))
         wrong = wrong or _disorder(data)
         if wrong:
-            raise Damaged(f"{where}: {wrong}; docs/formats.md describes the file")
+            raise DamagedFile(f"{where}: {wrong}; docs/formats.md describes the file")
         return replace(from_data(cls, data, more=True), data=data, typical=typical)
 
     def about(self) -> dict[str, str]:
@@ -103,13 +103,13 @@ class Cluster:
 
 def names() -> tuple[str, ...]:
     """Return the names of the clusters of this package."""
-    return tuple(published(CLUSTER_SCHEMA))
+    return tuple(read_published(CLUSTER_SCHEMA))
 
 
 @cache
 def typical(name: str) -> Cluster:
     """Return a cluster of this package."""
-    return Cluster.of(published(CLUSTER_SCHEMA)[name], name, typical=True)
+    return Cluster.of(read_published(CLUSTER_SCHEMA)[name], name, typical=True)
 
 
 def cluster_of(name: str) -> Cluster:

@@ -178,7 +178,7 @@ def explain(
     for some in wanted:
         if len(some) > len(u):
             continue
-        part, misfit = _solved(table[list(some)])
+        part, misfit = _solve_parts(table[list(some)])
         good = (part > 0).all(axis=1)
         for k, number in enumerate(some):
             if most is not None and number in most:
@@ -197,7 +197,7 @@ def explain(
     return Explanations(size[keep], columns[keep], parts[keep], misfit[keep])
 
 
-def _solved(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _solve_parts(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return least-squares parts that add columns up to one, and the misfit, per candidate.
 
     columns: (columns, candidates, points). Without a bound: a mixture with a negative part is
@@ -274,7 +274,7 @@ def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, 
         (name for name in base.core if name in target.core), key=lambda name: -base.core[name].ns
     )
     ratio = [target.core[name].ns / base.core[name].ns for name in names]
-    spread = [_both(base.core[name].spread, target.core[name].spread) for name in names]
+    spread = [_combine_spreads(base.core[name].spread, target.core[name].spread) for name in names]
     some = range(1, len(names) + 1)
     table = np.array(
         [(np.median(ratio[:k]), min(ratio[:k]), max(ratio[:k]), max(spread[:k])) for k in some]
@@ -285,7 +285,7 @@ def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, 
     return tuple(table[np.where(able == 0, len(names), able) - 1].T)
 
 
-def _both(one: float, other: float) -> float:
+def _combine_spreads(one: float, other: float) -> float:
     return Z90 * float(np.hypot(one, other))
 
 
@@ -323,10 +323,10 @@ def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = N
     if found.best > UNEXPLAINED:
         why = "no mixture of the kernels costs as it does"
         return anything(why, candidates.at(at), middle)
-    return _spanned(at, u, found, candidates, kernels, base, target)
+    return _span_factor(at, u, found, candidates, kernels, base, target)
 
 
-def _spanned(
+def _span_factor(
     at: FloatArray,
     u: FloatArray,
     found: Explanations,

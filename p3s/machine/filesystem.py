@@ -9,8 +9,8 @@ from pathlib import Path
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError
-from p3s.base.serialise import NotNegative, Positive, Published
-from p3s.machine.published import FOLDER, published
+from p3s.base.serialise import FileFormat, NotNegative, Positive
+from p3s.machine.published import FOLDER, read_published
 
 SCHEMA, VERSION = "p3s.filesystem", 1
 #: Name of the file, in a study, of the file system that is predicted for.
@@ -125,8 +125,8 @@ class FileSystem:
             return None
         at = [r.processes for r in rates]
         parts = [
-            _at(at, [calls * r.call_s for r in rates], processes),
-            _at(at, [nbytes * r.byte_s for r in rates], processes),
+            _interpolate_time(at, [calls * r.call_s for r in rates], processes),
+            _interpolate_time(at, [nbytes * r.byte_s for r in rates], processes),
         ]
         low_s, s, high_s = (sum(part[k] for part in parts) for k in range(3))
         if limit := self.limits.get(what):
@@ -150,14 +150,14 @@ class FileSystem:
         return FILE_SYSTEM.read(Path(path))
 
 
-FILE_SYSTEM = Published(
+FILE_SYSTEM = FileFormat(
     SCHEMA, VERSION, FileSystem, again="measure it again: p3s machine measure --io DIR -o FILE"
 )
 
 
 def names() -> list[str]:
     """Return the names of the typical file systems."""
-    return list(published(SCHEMA))
+    return list(read_published(SCHEMA))
 
 
 def typical(name: str) -> FileSystem:
@@ -167,7 +167,9 @@ def typical(name: str) -> FileSystem:
     return FileSystem.load(FOLDER / f"{name}.json")
 
 
-def _at(at: Sequence[int], took: Sequence[float], processes: float) -> tuple[float, float, float]:
+def _interpolate_time(
+    at: Sequence[int], took: Sequence[float], processes: float
+) -> tuple[float, float, float]:
     """Return a time at a number of processes: if no limit shows, what to expect, if one begins.
 
     Between the measured numbers straight over their logarithm.
@@ -186,7 +188,7 @@ def _growth(at: Sequence[int], took: Sequence[float]) -> float:
     return math.log(took[-1] / took[-2]) / math.log(at[-1] / at[-2])
 
 
-def parsed(text: str, processes: int) -> list[Rate]:
+def parse_rates(text: str, processes: int) -> list[Rate]:
     """Return the rates in what files.c printed; P3SError where that makes no sense.
 
     A thing is timed with small and with large calls: time = calls x call_s + bytes x byte_s.
@@ -269,7 +271,7 @@ def measure_files(
     rates: list[Rate] = []
     for n in processes:
         argv = [*found.argv(n), *program.words, str(place), str(nbytes), str(repeats)]
-        rates += parsed(run_ranks(argv, 600.0, f"{n} ranks that measure files", n), n)
+        rates += parse_rates(run_ranks(argv, 600.0, f"{n} ranks that measure files", n), n)
     return FileSystem(
         kind_of(place),
         kind_of(place),

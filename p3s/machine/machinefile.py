@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.artefacts import write_json
-from p3s.base.errors import Damaged, P3SError
-from p3s.base.serialise import Natural, NotNegative, Positive, Published, check_columns, from_data
-from p3s.base.text import quoted
+from p3s.base.errors import DamagedFile, P3SError
+from p3s.base.serialise import FileFormat, Natural, NotNegative, Positive, check_columns, from_data
+from p3s.base.text import quote_word
 from p3s.machine.facts import Facts
 from p3s.machine.filesystem import FileSystem
 from p3s.machine.teams import OpenMP
@@ -187,7 +187,7 @@ class Machine:
         return MACHINE.read(Path(path))
 
 
-MACHINE = Published(
+MACHINE = FileFormat(
     MACHINE_SCHEMA,
     MACHINE_VERSION,
     Machine,
@@ -200,13 +200,13 @@ def files_of(path: Path) -> FileSystem:
     """Return the file system in a file of its own or in a machine file; P3SError where neither."""
     try:
         return FileSystem.load(path)
-    except Damaged:
+    except DamagedFile:
         raise
     except P3SError:
         found = Machine.load(path).files
     if found is None:
         raise P3SError(
             f"{path}: says nothing of files; measure them: "
-            f"p3s machine measure --io DIR -o {quoted(path)}"
+            f"p3s machine measure --io DIR -o {quote_word(path)}"
         )
     return found

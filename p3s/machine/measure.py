@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.errors import P3SError
-from p3s.base.text import joined
+from p3s.base.text import join_words
 from p3s.base.version import __version__
 from p3s.machine.facts import SMALLEST, working_sets
 from p3s.machine.machinefile import (
@@ -74,7 +74,7 @@ class Timings:
 
         largest, done = max([size for _, size in self.ns] + [SMALLEST]), 0
         for round_ in range(_MOST):
-            left = [point for point, ns in self.ns.items() if not _settled(ns)]
+            left = [point for point, ns in self.ns.items() if not _is_settled(ns)]
             if not left or (round_ >= _FEWEST and time.monotonic() > until):
                 return
             with Runners(program, cores, largest) as runners:
@@ -94,9 +94,10 @@ class Timings:
 
     def summary(self, begin: float) -> str:
         """Return what the time since ``begin`` (time.monotonic) has brought."""
+        settled = sum(map(_is_settled, self.ns.values()))
         return (
             f"{len(self.ns)} points in {time.monotonic() - begin:.1f} s, "
-            f"{sum(map(_settled, self.ns.values()))} of them repeat within {100 * _SETTLED:.0f} %"
+            f"{settled} of them repeat within {100 * _SETTLED:.0f} %"
         )
 
     def costs(self, kernel: str) -> dict[int, Cost]:
@@ -122,7 +123,7 @@ class Timings:
         return shared if 10 * shared > len(self.wall_over_cpu) else 0
 
 
-def _settled(ns: Sequence[float]) -> bool:
+def _is_settled(ns: Sequence[float]) -> bool:
     least = sorted(ns)[:_FEWEST]
     if len(least) < _FEWEST:
         return False
@@ -209,7 +210,7 @@ def measure(
         teams = measure_openmp(
             compiler, quick=quick, oversubscribe=oversubscribe, budget_s=budget_s, on_step=report
         )
-        ended(f"{PARTS[3]}: teams of {joined(teams.threads)} in {teams.seconds:.1f} s")
+        ended(f"{PARTS[3]}: teams of {join_words(teams.threads)} in {teams.seconds:.1f} s")
     return Machine(
         name=str(known.host),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -231,7 +232,7 @@ def measure(
         loaded=Loaded(len(cores) if shared else 1, loaded.curves(LOADED_KERNELS)),
         network=found,
         network_missing=missing,
-        disturbed=(*_disturbed(alone, loaded), *(teams.disturbed if teams else ())),
+        disturbed=(*_list_disturbances(alone, loaded), *(teams.disturbed if teams else ())),
         openmp=teams,
     )
 
@@ -246,7 +247,7 @@ def _silent(_text: str) -> None:
     """Tell nobody."""
 
 
-def _disturbed(alone: Timings, loaded: Timings) -> list[str]:
+def _list_disturbances(alone: Timings, loaded: Timings) -> list[str]:
     """Return what speaks against the measurement, as sentences."""
     said = []
     if shared := alone.disturbed():

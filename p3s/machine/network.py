@@ -48,7 +48,7 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
         "two ranks",
         2,
     )
-    found = parsed(text)
+    found = parse_network(text)
     return {
         "mpi": f"{install.family} {install.version}",
         "launcher": found_launcher.words,
@@ -170,7 +170,7 @@ def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> st
     return done.stdout
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parse_network(text: str) -> dict[str, Any]:
     """Return what network.c printed: hosts, cores, limits, and the table of sizes as columns.
 
     A receive time of -1 becomes None. Errors: P3SError when something is missing.

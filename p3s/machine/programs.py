@@ -16,7 +16,7 @@ from pathlib import Path
 
 from p3s.base.errors import P3SError
 from p3s.base.host import compiling
-from p3s.base.host.compiling import c_compiler, compiled, version_of
+from p3s.base.host.compiling import c_compiler, compile_cached, version_of
 
 #: Of the base instruction set, as most programs are: a binary that runs on both machines.
 FLAGS = ("-O2", "-ftree-vectorize", "-std=gnu11", "-w")
@@ -64,8 +64,8 @@ def built(source: str, compiler: str, more: Sequence[str] = ()) -> Built:
     more: flags beside FLAGS. Errors: P3SError when the compiler fails or no place is writable.
     """
     path, flags = source_of(source), (*FLAGS, *more)
-    made = compiled(name_of(source), [path], flags, compiler=compiler, what=path.name)
-    return Built(made, compiler, version_of(compiler), _told(flags))
+    made = compile_cached(name_of(source), [path], flags, compiler=compiler, what=path.name)
+    return Built(made, compiler, version_of(compiler), _filter_flags(flags))
 
 
 def kernels() -> Built:
@@ -97,10 +97,10 @@ def _came(name: str, source: str, flags: Sequence[str], library: str | None = No
     made = compiling.taken(name, sources, flags, library) if found else None
     if found is None or made is None:
         return None
-    return Built(made, "came with P3S", found.compiler, _told(flags), library)
+    return Built(made, "came with P3S", found.compiler, _filter_flags(flags), library)
 
 
-def _told(flags: Sequence[str]) -> str:
+def _filter_flags(flags: Sequence[str]) -> str:
     """Return the flags that matter to what is measured."""
     return " ".join(flag for flag in flags if flag not in ("-std=gnu11", "-w", "-fPIC", "-shared"))
 
@@ -120,7 +120,7 @@ class Shot:
     late: bool = False
 
 
-class Asked:
+class LineProgram:
     """A compiled program that answers line by line; P3SError where it does not."""
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str] | None = None) -> None:
@@ -181,7 +181,7 @@ class Asked:
                     stream.close()
 
 
-class Runner(Asked):
+class Runner(LineProgram):
     """A process that runs kernels on one core, with its own memory."""
 
     def __init__(self, program: Path, core: int, largest_bytes: int) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from p3s.base.text import ends, joined, percent, plural, seconds, size_text, table, visible
+from p3s.base.text import ends, join_words, percent, plural, seconds, size_text, table, visible
 from p3s.machine.cluster import Cluster, Messages
 from p3s.machine.filesystem import FileSystem
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
@@ -278,7 +278,7 @@ def render_cluster(cluster: Cluster) -> str:
     return "\n".join(text)
 
 
-def _at(messages: Messages, size: float, end: str) -> float:
+def _interpolate_time(messages: Messages, size: float, end: str) -> float:
     """Return the time of a message one way, in s."""
     import numpy as np
 
@@ -286,11 +286,11 @@ def _at(messages: Messages, size: float, end: str) -> float:
 
 
 def _three(messages: Messages, size: float) -> list[str]:
-    return [seconds(_at(messages, size, end)) for end in ("typical", "low", "high")]
+    return [seconds(_interpolate_time(messages, size, end)) for end in ("typical", "low", "high")]
 
 
 def _range(messages: Messages, size: float) -> str:
-    return ends(*(seconds(_at(messages, size, end)) for end in ("low", "high")))
+    return ends(*(seconds(_interpolate_time(messages, size, end)) for end in ("low", "high")))
 
 
 #: Iterations per thread at which loops are shown and compared.
@@ -330,5 +330,5 @@ def render_openmp(found: OpenMP) -> list[str]:
         f"a read from memory: {seconds(found.memory_s)}, {seconds(found.tlb_s)} where its page has "
         f"to be looked up, {seconds(found.line.ns[0] * 1e-9)} in {size_text(found.line.bytes[0])}",
         *([f"clock not known: {visible(found.clock.why)}"] if not found.clock.hz else []),
-        *([f"* {joined(shared)} threads share hardware threads"] if shared else []),
+        *([f"* {join_words(shared)} threads share hardware threads"] if shared else []),
     ]

@@ -13,10 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.errors import P3SError
-from p3s.base.host.cores import CPUS, HardwareThread, close, domains, far, hardware_threads, text_of
+from p3s.base.host.cores import (
+    CPUS,
+    HardwareThread,
+    close,
+    domains,
+    hardware_threads,
+    spread_threads,
+    text_of,
+)
 from p3s.base.text import plural
 from p3s.machine import facts
-from p3s.machine.programs import Asked, Built, built
+from p3s.machine.programs import Built, LineProgram, built
 from p3s.machine.teams import (
     CONSTRUCTS,
     ITERATIONS,
@@ -150,7 +158,7 @@ def teams(
 
     A far team is there where it is on other hardware threads than the close one.
     """
-    near, apart = close(found), far(found)
+    near, apart = close(found), spread_threads(found)
     hardware = min(len(near), granted)
     made = []
     for threads in counts(min(cores, hardware), hardware, oversubscribe):
@@ -212,7 +220,7 @@ def measure_openmp(
         line=_latency(shots, "line", sizes.line),
         page=_latency(shots, "page", sizes.page),
         clock=_clock(shots, threads),
-        disturbed=tuple(_disturbed(near)),
+        disturbed=tuple(_note_spread(near)),
     )
 
 
@@ -248,7 +256,7 @@ class _Sizes:
         return cls(max(array, 1 << 20), tuple(line), tuple(pages))
 
 
-class _Running(Asked):
+class _Running(LineProgram):
     """The benchmarks with a team of threads."""
 
     def __init__(self, program: Built, team: Team) -> None:
@@ -303,12 +311,14 @@ def _overheads(shots: _Shots, name: str, threads: Sequence[int]) -> tuple[Overhe
     at = ITERATIONS if name in LOOPS else (1,)
     for number in threads:
         own = [shots[name, number, iterations] for iterations in at]
-        least, medians = ([_less(each, kind) for each in own] for kind in (min, statistics.median))
+        least, medians = (
+            [_subtract_bodies(each, kind) for each in own] for kind in (min, statistics.median)
+        )
         found.append(Overhead(number, at, tuple(least), tuple(medians), tuple(map(len, own))))
     return tuple(found)
 
 
-def _less(timings: Sequence[list[float]], kind: Callable[[list[float]], float]) -> float:
+def _subtract_bodies(timings: Sequence[list[float]], kind: Callable[[list[float]], float]) -> float:
     """Return time with bodies less that of the bodies alone; noise may not make it negative."""
     with_, alone = ([pair[i] for pair in timings] for i in (0, 1))
     return max(kind(with_) - kind(alone), 0.0)
@@ -339,7 +349,7 @@ def _clock(shots: _Shots, threads: Sequence[int]) -> Clock:
     return Clock(tuple(threads), tuple(map(statistics.median, told)), additions, source())
 
 
-def _disturbed(near: Bandwidth) -> list[str]:
+def _note_spread(near: Bandwidth) -> list[str]:
     wide = [
         (most / median, threads)
         for threads, most, median in zip(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from p3s.base.text import joined
+from p3s.base.text import join_words
 from p3s.model.types import Model
 
 
@@ -25,7 +25,7 @@ class Another:
     @property
     def sentence(self) -> str:
         """What was found, in words."""
-        here, there = (joined([f"{n:,}" for n in each]) for each in (self.counts, self.rest))
+        here, there = (join_words([f"{n:,}" for n in each]) for each in (self.counts, self.rest))
         return f"{self.module}: another algorithm runs at {here} processes than at {there}"
 
 

@@ -34,7 +34,7 @@ from p3s.signature.tables import PointTable
 Tally = Counter[tuple[Any, ...]]
 
 
-def _summed(columns: Sequence[np.ndarray], amount: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sum_rows(columns: Sequence[np.ndarray], amount: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct rows of columns, (columns, rows), and the sum of amounts of each."""
     stack = np.stack([np.asarray(c, dtype=np.int64) for c in columns])
     if not stack.shape[1]:
@@ -57,7 +57,7 @@ def true_triples(t: PointTable) -> Tally:
     """Return (source, destination, bytes) -> messages sent, over all ranks."""
     kind, peer, _ = _of_groups(t)
     mine = (kind == SEND) & (peer >= 0)
-    keys, sums = _summed([t.rank[mine], peer[mine], t.nbytes[mine]], t.count[mine])
+    keys, sums = _sum_rows([t.rank[mine], peer[mine], t.nbytes[mine]], t.count[mine])
     return Counter(dict(zip(zip(*keys.tolist(), strict=True), sums.tolist(), strict=True)))
 
 
@@ -75,7 +75,7 @@ def _true_calls(t: PointTable, wanted: str) -> Tally:
     kind, _, _ = _of_groups(t)
     mine = kind == wanted
     out: Tally = Counter()
-    (group, size), sums = _summed([t.group[mine], t.nbytes[mine]], t.count[mine])
+    (group, size), sums = _sum_rows([t.group[mine], t.nbytes[mine]], t.count[mine])
     for gi, b, k in zip(group.tolist(), size.tolist(), sums.tolist(), strict=True):
         g = t.groups[gi]
         known = g.kind == COLLECTIVE and 0 <= g.comm < len(t.places)
@@ -88,14 +88,14 @@ def predicted_tallies(model: Model, rows: ScaledRows) -> tuple[Tally, Tally, Tal
     """Return the triples, collectives and calls on files of a scaled trace."""
     kinds = np.array([it.kind for it in model.items])[rows.item]
     mine = (kinds == SEND) & (rows.peer >= 0)
-    keys, sums = _summed([rows.rank[mine], rows.peer[mine], rows.nbytes[mine]], rows.repeat[mine])
+    keys, sums = _sum_rows([rows.rank[mine], rows.peer[mine], rows.nbytes[mine]], rows.repeat[mine])
     triples: Tally = Counter(
         dict(zip(zip(*keys.tolist(), strict=True), sums.tolist(), strict=True))
     )
     colls: Tally = Counter()
     files: Tally = Counter()
     mine = (kinds == COLLECTIVE) & (rows.comm >= 0) | (kinds == IO)
-    keys, sums = _summed([rows.item[mine], rows.comm[mine], rows.nbytes[mine]], rows.repeat[mine])
+    keys, sums = _sum_rows([rows.item[mine], rows.comm[mine], rows.nbytes[mine]], rows.repeat[mine])
     for i, c, b, k in zip(*keys.tolist(), sums.tolist(), strict=True):
         if model.items[i].kind == IO:
             files[(model.items[i].op, (), b)] += k
@@ -276,8 +276,8 @@ def _calls(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray) ->
         ),
     ]
     none = np.zeros(len(mine), dtype=np.int64), np.zeros(len(rows.rank), dtype=np.int64)
-    keys, true = _summed(columns, np.concatenate([t.count[mine], none[1]]))
-    _, predicted = _summed(columns, np.concatenate([none[0], rows.repeat]))
+    keys, true = _sum_rows(columns, np.concatenate([t.count[mine], none[1]]))
+    _, predicted = _sum_rows(columns, np.concatenate([none[0], rows.repeat]))
     return _Calls(np.array(keys), true, predicted)
 
 

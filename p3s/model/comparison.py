@@ -167,7 +167,7 @@ class CallAgreement:
 NO_CALLS = Overlap(0, 0, 0)
 
 
-def told(
+def name_overlaps(
     messages: Overlap, collectives: Overlap, files: Overlap
 ) -> tuple[tuple[str, Overlap], ...]:
     """Return what is compared with its noun; calls on files where there are some."""
@@ -198,7 +198,7 @@ class Comparison:
     @property
     def told(self) -> tuple[tuple[str, Overlap], ...]:
         """Messages, collectives and calls on files, each with its noun."""
-        return told(self.p2p_triples, self.collectives, self.files)
+        return name_overlaps(self.p2p_triples, self.collectives, self.files)
 
     @property
     def all_equal(self) -> bool:
@@ -225,7 +225,7 @@ class Summary:
     @property
     def told(self) -> tuple[tuple[str, Overlap], ...]:
         """Messages, collectives and calls on files, each with its noun."""
-        return told(self.p2p_triples, self.collectives, self.files)
+        return name_overlaps(self.p2p_triples, self.collectives, self.files)
 
     @property
     def all_equal(self) -> bool:

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.text import joined, processes
+from p3s.base.text import join_words, processes
 from p3s.laws.exact import evaluate_int
-from p3s.model.follow import posted
+from p3s.model.follow import count_posted
 from p3s.model.grid import domain_grids, grids, uncut
 from p3s.model.grid.at import GridAt, GridRule, Guard, standing_for_all
 from p3s.model.grid.guardfit import of_ranks
@@ -82,7 +82,7 @@ def model_grid(model: Model, n: int) -> GridAt:
     if grid is None:
         raise P3SError(
             f"the program's process grid ({family.text()}) has no form at {processes(n)}; "
-            f"{_nearest(family, n)} (traced: {joined(f'{m:,}' for m in model.counts)})"
+            f"{_nearest(family, n)} (traced: {join_words(f'{m:,}' for m in model.counts)})"
             + _found_in_traces(model.grid)
         )
     return grid
@@ -102,7 +102,7 @@ def _nearest(family: GridRule, n: int) -> str:
     found = [f"{m:,}" for m in (below, above) if m is not None]
     if not found:
         return "nor at any other near it"
-    return f"the nearest with one {'is' if len(found) == 1 else 'are'} {joined(found)}"
+    return f"the nearest with one {'is' if len(found) == 1 else 'are'} {join_words(found)}"
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class _Part:
         return replace(self, **arrays)
 
 
-class _Known:
+class _RankCache:
     """What is known of some ranks already: who takes part by equal rules, rows of equal slots."""
 
     def __init__(self, grid: GridAt) -> None:
@@ -257,7 +257,7 @@ class Evaluator:
     def _rows(self, ranks: np.ndarray | None, work: bool = True) -> dict[str, np.ndarray]:
         some = self.grid if ranks is None else self.grid.only(np.asarray(ranks, dtype=np.int64))
         items = self.model.items
-        known = _Known(some)
+        known = _RankCache(some)
         parts: list[_Part] = []
         followed = {j for item in items for slot in item.slots for j in slot.count.follows or ()}
         per_item: dict[int, np.ndarray] = {}
@@ -278,7 +278,7 @@ class Evaluator:
                 if slot.guard is not None and slot.count.follows is not None:
                     law = slot.count
                     if (law.follows, law.together) not in posts:
-                        total = np.asarray(posted(law, items, per_item))
+                        total = np.asarray(count_posted(law, items, per_item))
                         posts[law.follows, law.together] = total
                     parts += self._completion_rows(i, k, known, posts[law.follows, law.together])
         return self._sorted([p for part in parts for p in self._spread(part)], work)
@@ -387,7 +387,7 @@ class Evaluator:
             return self.grid, ranks, peers
         return self.amounts.of(ranks, peers)
 
-    def _slot_rows(self, i: int, k: int, known: _Known) -> list[_Part]:
+    def _slot_rows(self, i: int, k: int, known: _RankCache) -> list[_Part]:
         slot = self.model.items[i].slots[k]
         key = _alike(slot)
         found = None if key is None else known.parts.get(key)
@@ -397,7 +397,7 @@ class Evaluator:
                 known.parts[key] = found
         return [part.of(i, k) for part in found]
 
-    def _of_slot(self, i: int, k: int, known: _Known) -> list[_Part]:
+    def _of_slot(self, i: int, k: int, known: _RankCache) -> list[_Part]:
         slot, some = self.model.items[i].slots[k], known.grid
         shared = slot.count.total is not None and some.ranks is not None  # among all ranks
         who = (slot.guard, slot.relation, slot.place, shared)
@@ -421,7 +421,7 @@ class Evaluator:
             out.append(self._part(i, k, ranks[has], stage[has], t, peer, nbytes, repeat))
         return out
 
-    def _completion_rows(self, i: int, k: int, known: _Known, total: np.ndarray) -> list[_Part]:
+    def _completion_rows(self, i: int, k: int, known: _RankCache, total: np.ndarray) -> list[_Part]:
         slot, some = self.model.items[i].slots[k], known.grid
         times, per = slot.count.factor or (1, 1)
         repeat = np.rint(total * times / per).astype(np.int64)

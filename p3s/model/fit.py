@@ -33,7 +33,7 @@ from p3s.model.partners.irregular import Sample, edges_seen, sample_relations
 from p3s.model.partners.items import whole
 from p3s.model.partners.lines import Xor
 from p3s.model.sizes.amounts import alike, fit_amounts
-from p3s.model.sizes.observed import Observed
+from p3s.model.sizes.observed import ObservedRows
 from p3s.model.sizes.slots import fit_item, sample_slots
 from p3s.model.sizing import Draft, Sizings
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
@@ -41,10 +41,10 @@ from p3s.model.tripcounts import (
     as_traced,
     follow_counts,
     judge_trips,
+    multiply_slots,
     per_turn,
     resolve,
     state,
-    stated,
     subtree_items,
 )
 from p3s.model.types import (
@@ -78,7 +78,7 @@ _SHOWN = 3
 
 def growth(tables: Sequence[PointTable], items: Sequence[Item]) -> Growth:
     """Return what each count above the smallest showed for the first time."""
-    ruled = _ruled(items)
+    ruled = _find_ruled_calls(items)
     tables = sorted(tables, key=lambda t: t.np)
     seen = {(g.site, g.op) for g in tables[0].groups}
     steps: list[GrowthStep] = []
@@ -140,7 +140,7 @@ def _calls(number: int) -> str:
     return "1 call was" if number == 1 else f"{number} calls were"
 
 
-def _ruled(items: Sequence[Item]) -> set[tuple[str, str]]:
+def _find_ruled_calls(items: Sequence[Item]) -> set[tuple[str, str]]:
     """Return the calls whose rules for who takes part hold at all counts."""
     out: dict[tuple[str, str], bool] = {}
     for item in items:
@@ -404,7 +404,7 @@ def _sum_ops(tables: Sequence[PointTable]) -> dict[str, int]:
 
 
 # ---- iterations that the user states -----------------------------------------------------------
-def _with_trips(model: Model, seen: Sequence[Observed], k: int, trips: int) -> Model:
+def _with_trips(model: Model, seen: Sequence[ObservedRows], k: int, trips: int) -> Model:
     """Return the model with the iterations that the user states for a loop.
 
     All inside it is in proportion.
@@ -419,7 +419,7 @@ def _with_trips(model: Model, seen: Sequence[Observed], k: int, trips: int) -> M
             s.guard is not None and s.count.follows is None for s in items[i].slots
         ):
             slots = fit_item(once, list(model.counts))
-            items[i] = replace(items[i], slots=stated(slots, trips))
+            items[i] = replace(items[i], slots=multiply_slots(slots, trips))
     phases = [_in_proportion(p, k, inside, turns, trips, grids) for p in model.phases]
     phases[k] = state(phases[k], trips)
     return replace(model, items=tuple(items), phases=tuple(phases))

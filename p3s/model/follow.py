@@ -18,13 +18,13 @@ from p3s.base.ops import (
     HALF_OF_ONE,
     RECV,
     SEND,
+    lacks_waiter,
     leaves_request,
     like,
-    unwaited,
 )
 from p3s.model.grid.at import DEAR, Guard
 from p3s.model.law_types import CountLaw
-from p3s.model.sizes.observed import Observed
+from p3s.model.sizes.observed import ObservedRows
 from p3s.model.types import Item
 
 #: Largest denominator of completions per request.
@@ -34,7 +34,7 @@ _TOGETHER: tuple[Literal["all", "alike"] | None, ...] = (None, "all", "alike")
 
 
 def follow_posts(
-    items: Sequence[Item], seen: Sequence[Observed], counts: Sequence[int]
+    items: Sequence[Item], seen: Sequence[ObservedRows], counts: Sequence[int]
 ) -> list[Item]:
     """Return the items; completions whose number has no law follow the requests that are posted.
 
@@ -88,7 +88,7 @@ def _following(
         if not group:
             continue
         law = CountLaw(follows=tuple(group), factor=(1, 1), together=together)
-        total = posted(law, items, times)
+        total = count_posted(law, items, times)
         at = int(np.argmax(np.add.reduceat(total, starts)))
         den = int(np.add.reduceat(total, starts)[at])
         if not den:
@@ -104,7 +104,9 @@ def _following(
     return found
 
 
-def posted(law: CountLaw, items: Sequence[Item], times: Mapping[int, np.ndarray]) -> np.ndarray:
+def count_posted(
+    law: CountLaw, items: Sequence[Item], times: Mapping[int, np.ndarray]
+) -> np.ndarray:
     """Return how often a completion that follows others has something to complete, per rank.
 
     times: how often each rank posts the requests of an item.
@@ -128,7 +130,7 @@ def _posts(item: Item) -> bool:
     return leaves_request(item.op) or (
         item.kind in (SEND, RECV)
         and item.op not in HALF_OF_ONE
-        and not unwaited(item.op)
+        and not lacks_waiter(item.op)
         and like(item.op).startswith(("MPI_I", "MPI_Send_init", "MPI_Recv_init"))
     )
 

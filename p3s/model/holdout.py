@@ -24,7 +24,7 @@ from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.judge import judged_weights, phase_key, shares
 from p3s.model.measured import MeasuredAt, measured_at, with_measured
 from p3s.model.nextcount import next_counts
-from p3s.model.partners.relation import Relation, Staged
+from p3s.model.partners.relation import Relation, StagedRelation
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizes.observed import Rows
 from p3s.model.sizing import Sizings
@@ -41,7 +41,7 @@ _TIMES, _MORE, _TIMES_KNOWN = 1.25, 1.0, 1.5
 _ALL_RANKS = 0.5
 
 
-def settled(
+def check_statement(
     tables: Sequence[PointTable], known: Statement | None, typed: Collection[int]
 ) -> tuple[Statement | None, str]:
     """Return what is known of the grid if the traces allow it, and why it was dropped if not.
@@ -94,7 +94,10 @@ def contradiction(
         return ""
     i = max(without or worse, key=lambda k: worse[k])
     n = max(nodes[i].rows)
-    here, there = _named(choice.grids[n], free.grids[n]), _named(free.grids[n], choice.grids[n])
+    here, there = (
+        _name_extents(choice.grids[n], free.grids[n]),
+        _name_extents(free.grids[n], choice.grids[n]),
+    )
     of = f"at {processes(n)}, the partners of {nodes[i].op}"
     if without:
         return f"{of} follow no rule on a grid of {here}, and one on {there}"
@@ -125,7 +128,7 @@ def _steps(rows: Rows, grid: GridAt) -> np.ndarray:
     return np.where(rows.peer < 0, -1, step)
 
 
-def _named(grid: GridAt, other: GridAt) -> str:
+def _name_extents(grid: GridAt, other: GridAt) -> str:
     """Return the extents of a grid, with the order of its ranks where nothing else is different."""
     if len(grid.dims) == 1:
         return f"{grid.dims[0]} in one dimension"
@@ -144,11 +147,11 @@ def _price(choice: GridChoice, i: int) -> float:
     found = choice.explained[i]
     several = choice.family.ndims > 1
     return found.cost - _ALL_RANKS * several * sum(
-        isinstance(r, Staged) and r.along is None for r in found.relations
+        isinstance(r, StagedRelation) and r.along is None for r in found.relations
     )
 
 
-def misled(model: Model, report: HoldOut, free: Callable[[], HoldOut]) -> str:
+def refute_grid(model: Model, report: HoldOut, free: Callable[[], HoldOut]) -> str:
     """Return why a grid cannot be the program's by the count that was held out, "" where it can.
 
     report: the hold-out on that grid; free: makes the one without. Only where the smaller counts
@@ -156,12 +159,12 @@ def misled(model: Model, report: HoldOut, free: Callable[[], HoldOut]) -> str:
     """
     last = max(model.counts)
     smaller = [dims for n, dims in model.grid.dims.items() if int(n) < last]
-    wrong = _missed(report)
+    wrong = _count_missed(report)
     if (
         not wrong
         or any(max(extents) < 2 for extents in zip(*smaller, strict=True))
         or len(smaller[0]) == 1
-        or _missed(free()) != 0
+        or _count_missed(free()) != 0
     ):
         return ""
     here = shape(model.grid.dims[str(last)])
@@ -172,7 +175,7 @@ def misled(model: Model, report: HoldOut, free: Callable[[], HoldOut]) -> str:
     )
 
 
-def _missed(report: HoldOut) -> int | None:
+def _count_missed(report: HoldOut) -> int | None:
     """Return how many messages of a held-out count were not predicted, None if it said nothing."""
     if report.comparison is None:
         return None
@@ -181,7 +184,7 @@ def _missed(report: HoldOut) -> int | None:
 
 
 @dataclass(frozen=True)
-class Missed:
+class MissedCalls:
     """What a fit without the largest count missed there.
 
     calls: keys of items; partners: those of whose relations some were met, as (key, relation);
@@ -204,14 +207,14 @@ def hold_out(
     typed: Collection[int] = (),
     trips: Mapping[str, int] | None = None,
     known: Statement | None = None,
-) -> tuple[HoldOut, Missed]:
+) -> tuple[HoldOut, MissedCalls]:
     """Fit without the largest count, compare there; return the report and what was missed."""
     tables = sorted(tables, key=lambda t: t.np)
     model = fit_model(tables[:-1], typed, trips=trips, known=known)
     try:
         result = compare(model, tables[-1])
     except P3SError as err:
-        return HoldOut(tables[-1].np, False, str(err)), Missed()
+        return HoldOut(tables[-1].np, False, str(err)), MissedCalls()
     items = model.items
     # A mean that happens to round to the right number has not shown a rule.
     bare = {i for i, it in enumerate(items) if any(_without_equation(it, s) for s in it.slots)}
@@ -224,7 +227,7 @@ def hold_out(
     )
     wrong = bare | (set(result.items_wrong) - open_)
     calls = {items[i].key for i in wrong}
-    missed = Missed(
+    missed = MissedCalls(
         tuple(sorted(calls, key=repr)),
         tuple(
             (item.key, item.relation)
@@ -277,7 +280,7 @@ def build_model(
     """
     said, trips = known, trips or {}
     tables = sorted(tables, key=lambda t: t.np)
-    known, dropped = settled(tables, known, typed)
+    known, dropped = check_statement(tables, known, typed)
     wanted = holdout and len(tables) > MIN_COUNTS
     with workers.beside(shared, 1 + len(tables)) as begin:
         # what loops with stated iterations had at the largest count is known after the fit only
@@ -286,11 +289,11 @@ def build_model(
         if wanted and held_out is None:
             held_out = begin(hold_out, tables, typed, _turns_at_last(model, trips), known)
         against = [begin(_against, model, t) for t in tables]
-        report, missed = held_out() if held_out is not None else (None, Missed())
+        report, missed = held_out() if held_out is not None else (None, MissedCalls())
         why = ""
         if report is not None and known:
             turns = _turns_at_last(model, trips)
-            why = misled(model, report, lambda: hold_out(tables, typed, turns)[0])
+            why = refute_grid(model, report, lambda: hold_out(tables, typed, turns)[0])
             if why and known.by_user:
                 raise Contradiction(why)
         found = [] if why else [each() for each in against]
@@ -343,7 +346,7 @@ def _turns_at_last(model: Model, trips: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def _with_hold_out(model: Model, report: HoldOut, missed: Missed) -> Model:
+def _with_hold_out(model: Model, report: HoldOut, missed: MissedCalls) -> Model:
     """Return the model with the hold-out in it; what that missed is no longer exact."""
     slots = report.comparison.slots if report.comparison is not None else ()
     agreed = {

@@ -18,8 +18,8 @@ from p3s.model.evaluate import ScaledRows, model_grid
 from p3s.model.grid import admissible
 from p3s.model.grid.atoms import Above
 from p3s.model.measured import shares_of
-from p3s.model.partners.irregular import sampled
-from p3s.model.partners.relation import Relation, Shift, Staged
+from p3s.model.partners.irregular import is_sample
+from p3s.model.partners.relation import Relation, Shift, StagedRelation
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict, in_order
 from p3s.model.sizes.positions import by_class
 from p3s.model.tree import item_of_rows
@@ -79,7 +79,7 @@ def judged_items(
         verdict, more_why = _verdict(model, item, why, i in wrong, seen, len(tables))
         settled = verdict
         if verdict == Verdict.AMBIGUOUS and not _has(more_why, Code.ONE_COUNT):
-            settled = _settled(item, i in wrong, seen, len(tables))[0]
+            settled = _settle_verdict(item, i in wrong, seen, len(tables))[0]
         why = why | more_why
         items.append(replace(item, verdict=verdict, settled=settled, why=in_order(why)))
     return judged_completions([_in_open_loop(item, model) for item in items])
@@ -123,12 +123,12 @@ def _verdict(
     if (
         any(_a_mean(item, s) for s in slots)
         or _has(why, Code.ROOT_VARIES)
-        or sampled(item.relation)
+        or is_sample(item.relation)
     ):
         return Verdict.STATISTICAL, set()
     if _has(why, *_OPEN) and not wrong:
         return Verdict.AMBIGUOUS, set()
-    verdict, more = _settled(item, wrong, values, tables)
+    verdict, more = _settle_verdict(item, wrong, values, tables)
     weak = verdict == Verdict.FITTED and (wrong or _has(more, *_SELDOM))
     if verdict not in (Verdict.EXACT, Verdict.FITTED) or weak:
         return verdict, more
@@ -137,7 +137,7 @@ def _verdict(
     return verdict, more
 
 
-def _settled(
+def _settle_verdict(
     item: Item, wrong: bool, values: Sequence[tuple[set[int], set[int]]], tables: int
 ) -> tuple[Verdict, set[Reason]]:
     """Return the verdict of an item where nothing that several rules say differently is asked."""
@@ -228,7 +228,7 @@ def _of_one_extent(relation: Relation | None, extents: Sequence[tuple[int, ...]]
 
     On four ranks an exchange by powers of two is one with both neighbours on a 2 x 2 torus.
     """
-    if not isinstance(relation, Staged) or len(extents) < 2 or len(extents[0]) < 2:
+    if not isinstance(relation, StagedRelation) or len(extents) < 2 or len(extents[0]) < 2:
         return None
     axis = relation.along
     return axis if isinstance(axis, int) and len(set(extents[axis])) == 1 else None

@@ -36,8 +36,8 @@ class MeasuredAt:
 def measured_at(model: Model, t: PointTable, rows: ScaledRows) -> MeasuredAt:
     """Return what was traced at a count; rows: those of the model there."""
     of_row = item_of_rows(model.items, t, rows.grid, model.splits)
-    ruled = _ruled(model, rows)
-    traced = _traced(model, t, of_row, ruled)
+    ruled = _count_by_rule(model, rows)
+    traced = _count_traced(model, t, of_row, ruled)
     known: dict[object, Measured] = {}  # calls of many sites go alike
     points: list[Measured | None] = []
     for true, rule in zip(traced, ruled, strict=True):
@@ -73,14 +73,14 @@ def shares_of(t: PointTable, of_row: np.ndarray, number: int) -> list[Share]:
     return [Share(*map(float, each)) for each in zip(*parts, strict=True)]
 
 
-def _sized(kind: str) -> bool:
+def _has_size(kind: str) -> bool:
     """Whether the bytes of a kind are a size (of a completion they are requests)."""
     return kind in (SEND, RECV, COLLECTIVE)
 
 
-def _ruled(model: Model, rows: ScaledRows) -> list[Cells]:
+def _count_by_rule(model: Model, rows: ScaledRows) -> list[Cells]:
     out: list[Cells] = [Counter() for _ in model.items]
-    sized = [_sized(item.kind) for item in model.items]
+    sized = [_has_size(item.kind) for item in model.items]
     for i, r, q, b, k in zip(
         rows.item.tolist(),
         rows.rank.tolist(),
@@ -93,7 +93,9 @@ def _ruled(model: Model, rows: ScaledRows) -> list[Cells]:
     return out
 
 
-def _traced(model: Model, t: PointTable, of_row: np.ndarray, ruled: Sequence[Cells]) -> list[Cells]:
+def _count_traced(
+    model: Model, t: PointTable, of_row: np.ndarray, ruled: Sequence[Cells]
+) -> list[Cells]:
     """Return the traced calls of every item.
 
     Where two items of a call have the same partner (a grid with two ranks in a row), each gets
@@ -112,7 +114,7 @@ def _traced(model: Model, t: PointTable, of_row: np.ndarray, ruled: Sequence[Cel
     ):
         if i < len(items):
             peer = t.groups[g].peer if related[i] else -1
-            out[i][(r, peer, b if _sized(items[i].kind) else 0)] += k
+            out[i][(r, peer, b if _has_size(items[i].kind) else 0)] += k
     by_node: dict[int, list[int]] = {}
     for i, item in enumerate(items):
         if related[i]:

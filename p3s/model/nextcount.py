@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.text import joined
+from p3s.base.text import join_words
 from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
 from p3s.model.grid.at import GridAt, GridRule
-from p3s.model.grid.domain_grids import Traced
+from p3s.model.grid.domain_grids import TracedGrid
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Verdict
@@ -64,7 +64,7 @@ def next_counts(model: Model) -> tuple[NextCount, ...]:
             continue
     out: list[NextCount] = []
     larger = admissible.larger(known)
-    if isinstance(model.grid.family, Traced) and larger is not None:
+    if isinstance(model.grid.family, TracedGrid) and larger is not None:
         extents = Decision("no rule gives the extents of the process grid so far", 1.0)
         return (NextCount(larger, (), 1.0, (extents,)),)
     left = [(q, _answers(q, grids)) for q in questions(model, grids)]
@@ -105,7 +105,7 @@ def _decisions(decided: Sequence[Question]) -> tuple[Decision, ...]:
             texts[q.text] = texts.get(q.text, 0.0) + q.weight
     what = [q for q in ranked if q.differ]
     if what:
-        named = joined(dict.fromkeys(q.text for q in what))
+        named = join_words(dict.fromkeys(q.text for q in what))
         texts[f"the rules that still fit differ there in {named}"] = sum(q.weight for q in what)
     in_order = sorted(texts.items(), key=lambda t: -t[1])
     return tuple(Decision(text, round(min(1.0, weight), 6)) for text, weight in in_order)
@@ -128,7 +128,7 @@ def questions(model: Model, grids: Mapping[int, GridAt]) -> Iterator[Question]:
     yield from _grids(model)
     yield from _seldom(model)
     top = max(model.counts)
-    yield from _untested(model, top)
+    yield from _propose_tests(model, top)
     if model.growth.still:
         yield Question(
             "shows whether the set of calls still grows",
@@ -291,7 +291,7 @@ def _seldom(model: Model) -> Iterator[Question]:
         )
 
 
-def _untested(model: Model, top: int) -> Iterator[Question]:
+def _propose_tests(model: Model, top: int) -> Iterator[Question]:
     """What no count decides alone, but each further one makes surer."""
     about = {
         Verdict.FITTED: "tests the rules that the fit without the largest count missed",

@@ -17,7 +17,7 @@ from p3s.laws import symbolic
 from p3s.laws.expr import Expr, mul, num, power, sym
 from p3s.laws.symbolic import (
     decimal,
-    simplified,
+    simplify_expr,
     sympy_to_latex,
     sympy_to_mathml,
     term_text,
@@ -79,7 +79,7 @@ class Notation(ABC):
     # ---- what a model is made of
     def expression(self, expr: Expr) -> str:
         """Return an expression, simplified."""
-        return self.shown(simplified(expr))
+        return self.shown(simplify_expr(expr))
 
     def law(self, law: Law) -> str:
         """Return a count or size law; empty for one that has no formula."""
@@ -224,7 +224,7 @@ class MathML(Notation):
         return symbolic.total(terms)
 
     def listed(self, parts: Sequence[str]) -> str:
-        return symbolic.joined("<mo>,</mo>", parts) if parts else ""
+        return symbolic.join_formulas("<mo>,</mo>", parts) if parts else ""
 
     def modulo(self, to: str, extent: str) -> str:
         return symbolic.row(f"<mrow><mo>(</mo>{to}<mo>)</mo></mrow>", _MOD, extent)
@@ -246,15 +246,15 @@ _MOD = '<mo lspace="0.3em" rspace="0.3em">mod</mo>'
 
 @cache
 def _text(frozen: tuple[Any, ...]) -> str:
-    return to_text(_thawed(frozen))
+    return to_text(_thaw_expr(frozen))
 
 
 def _frozen(expr: Any) -> Any:
     return tuple(map(_frozen, expr)) if isinstance(expr, list) else expr
 
 
-def _thawed(expr: Any) -> Any:
-    return list(map(_thawed, expr)) if isinstance(expr, tuple) else expr
+def _thaw_expr(expr: Any) -> Any:
+    return list(map(_thaw_expr, expr)) if isinstance(expr, tuple) else expr
 
 
 def bytes_of(elements: list[Any], width: int) -> list[Any]:

@@ -70,7 +70,9 @@ class Rule:
             raise cls.unknown(kind)
         known, hints = {f.name: f for f in fields(made)}, hints_of(made)
         try:
-            values = {name: read(known[name], v) for name, v in data.items() if name != "kind"}
+            values = {
+                name: read_field(known[name], v) for name, v in data.items() if name != "kind"
+            }
             if all(is_a(v, hints[name]) for name, v in values.items()):
                 return made(**values)  # type: ignore[no-any-return]
         except (AttributeError, KeyError, TypeError, ValueError):  # unknown fields, missing ones
@@ -93,7 +95,7 @@ class Rule:
         return out
 
 
-def read(about: Field[Any], value: Any) -> Any:
+def read_field(about: Field[Any], value: Any) -> Any:
     """Return the value of a field from its stored form."""
     convert: Callable[[Any], Any] = about.metadata.get("read", frozen)
     return convert(value)

@@ -16,14 +16,21 @@ from p3s.model.grid.at import RELATION_BITS
 from p3s.model.grid.choose import GridChoice
 from p3s.model.grid.nodes import Node
 from p3s.model.law_types import CountLaw
-from p3s.model.partners.communicator_laws import Odd
+from p3s.model.partners.communicator_laws import UnknownMembers
 from p3s.model.partners.items import Alike, items_of
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.forms import Search
 from p3s.model.sizes.hypotheses import equation_bits
 from p3s.model.sizes.joint import JointSizes
-from p3s.model.sizes.observed import Observed, digest
-from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, numbers_of, with_size
+from p3s.model.sizes.observed import ObservedRows, digest
+from p3s.model.sizes.slots import (
+    OF_SIZES,
+    SizedSlot,
+    finish_slots,
+    fit_sizes,
+    numbers_of,
+    with_size,
+)
 from p3s.model.types import Item, Slot
 from p3s.signature.tables import PointTable
 
@@ -47,7 +54,7 @@ class Draft:
     """An item with what was traced of it."""
 
     item: Item
-    seen: Observed
+    seen: ObservedRows
 
 
 class TooDearError(Exception):
@@ -111,7 +118,7 @@ class Sizing:
         """Return every item with its slots, complete."""
         laws = [joint.with_rivals() for joint in self._joint]
         done = {
-            k: finished(self._drafts[k].seen, self._counts, self._varies(k), some)
+            k: finish_slots(self._drafts[k].seen, self._counts, self._varies(k), some)
             for k, some in self._sized.items()
         }
         slots = {
@@ -120,7 +127,7 @@ class Sizing:
         }
         out = []
         for k, d in enumerate(self._drafts):
-            item = replace(d.item, slots=_ruled(d.item, slots[k], unmodelled))
+            item = replace(d.item, slots=_drop_guards(d.item, slots[k], unmodelled))
             if item.relation is not None:
                 rivals = choice.explained[item.node].rivals
                 dearer = tuple(cost * RELATION_BITS for cost in rivals.values())
@@ -245,7 +252,9 @@ def _drafts(nodes: Sequence[Node], choice: GridChoice, tables: Sequence[PointTab
     ]
 
 
-def _ruled(item: Item, slots: Sequence[Slot], unmodelled: Mapping[str, int]) -> tuple[Slot, ...]:
+def _drop_guards(
+    item: Item, slots: Sequence[Slot], unmodelled: Mapping[str, int]
+) -> tuple[Slot, ...]:
     """Return the slots of an item; without a guard where the item has no rule at all."""
     if item.kind == COMPLETION:  # how many requests a call completes is no message
         slots = [replace(s, why=tuple(w for w in s.why if w.code not in OF_SIZES)) for s in slots]
@@ -254,7 +263,7 @@ def _ruled(item: Item, slots: Sequence[Slot], unmodelled: Mapping[str, int]) -> 
         why = Code.NOT_MODELLED
     elif item.kind in (SEND, RECV) and item.relation is None:
         why = Code.NO_PARTNERS
-    elif isinstance(item.place, Odd):
+    elif isinstance(item.place, UnknownMembers):
         why = Code.NO_MEMBERS
     if why is None:
         return tuple(slots)

@@ -152,7 +152,7 @@ _WRONG = (P3SError, ValueError, TypeError, KeyError, IndexError)
 
 
 @dataclass(frozen=True)
-class Known:
+class ProgramFacts:
     """What a study knows of its program beside signatures; by default nothing.
 
     command: the launcher command. ran: process counts with a complete run; failed: those that the
@@ -187,7 +187,7 @@ class Known:
 
 def build(
     tables: Sequence[PointTable],
-    known: Known,
+    known: ProgramFacts,
     captures: Mapping[int, Path],
     source: Path,
     holdout: bool = True,
@@ -225,7 +225,7 @@ def write(path: Path, model: Model, made_of: Sequence[Path] = ()) -> None:
         _last_read.keep(path, model)
 
 
-def as_of_now(model: Model, known: Known) -> Model:
+def as_of_now(model: Model, known: ProgramFacts) -> Model:
     """Return a model with what all runs, later ones too, tell of the counts that it takes.
 
     A count that was refused since is proposed no more.
@@ -259,7 +259,7 @@ def typed_numbers(command: Sequence[str]) -> set[int]:
     }
 
 
-def grid_changed(model: Model, known: Known) -> bool:
+def grid_changed(model: Model, known: ProgramFacts) -> bool:
     """Tell whether something else is known of the grid now than when the model was fitted."""
     then = model.grid.stated or (model.grid.dropped.said if model.grid.dropped else None)
     return known.grid.to_json() != (then or Statement()).to_json()
@@ -278,7 +278,7 @@ def load(root: Path) -> Model:
         generate(model, min(model.counts))  # a rule that cannot be evaluated fails here
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as err:
         why = " ".join(str(err).split())[:80] or type(err).__name__
-        raise _damaged(path, why) from err
+        raise _damage_error(path, why) from err
     return model
 
 
@@ -290,7 +290,7 @@ def read(path: Path) -> Model:
     return _last_read(path)
 
 
-def _read(path: Path) -> Model:
+def _parse_model(path: Path) -> Model:
     from p3s.base.serialise import from_data
 
     try:
@@ -302,11 +302,11 @@ def _read(path: Path) -> Model:
         model = from_data(Model, {k: v for k, v in data.items() if k not in _HEAD})
         check(model)
     except _WRONG as err:
-        raise _damaged(path, " ".join(str(err).split())[:120]) from err
+        raise _damage_error(path, " ".join(str(err).split())[:120]) from err
     return model
 
 
-_last_read = LastRead(_read)
+_last_read = LastRead(_parse_model)
 
 
 def as_file(model: Model) -> dict[str, object]:
@@ -317,11 +317,11 @@ def as_file(model: Model) -> dict[str, object]:
     return {"schema": SCHEMA, "schema_version": VERSIONS[SCHEMA], **to_data(model)}
 
 
-def _damaged(path: Path, why: str) -> P3SError:
+def _damage_error(path: Path, why: str) -> P3SError:
     return P3SError(f"{path}: damaged or of another version ({why}); run `p3s model` again")
 
 
-def check_dims(known: Known, given: Mapping[int, Extents], counts: Sequence[int]) -> None:
+def check_dims(known: ProgramFacts, given: Mapping[int, Extents], counts: Sequence[int]) -> None:
     """Refuse extents other than those with which a count was traced that is not run again."""
     for n, was in known.traced_as.items():
         wanted = given.get(n, was)

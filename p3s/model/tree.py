@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.base.ops import COMPLETION, RECV, SEND, is_on_comm, kind_of, named
+from p3s.base.ops import COMPLETION, RECV, SEND, is_on_comm, kind_of, name_phase_op
 from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import whole_number
 from p3s.laws.lawfinder import find_law
@@ -17,7 +17,7 @@ from p3s.model.grid.nodes import node_key
 from p3s.model.law_types import CountLaw
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.communicators import same_communicator
-from p3s.model.partners.irregular import sampled
+from p3s.model.partners.irregular import is_sample
 from p3s.model.partners.stencil import partners, stages_depend_on_n
 from p3s.model.types import Item, Phase
 from p3s.model.work_types import PhaseWork
@@ -60,7 +60,7 @@ def assign(
     for known, what, found in _LAST:
         if known is table and what == asked:
             return found
-    found = _assigned(items, table, grid, split)
+    found = _assign_groups(items, table, grid, split)
     found.of_row.setflags(write=False)
     _LAST.append((table, asked, found))
     return found
@@ -74,7 +74,7 @@ def item_of_rows(
     return found
 
 
-def _assigned(
+def _assign_groups(
     items: Sequence[Item], table: PointTable, grid: GridAt, split: Mapping[tuple[str, str], bool]
 ) -> Assignment:
     by_node: dict[tuple[str, str, int | None], list[int]] = {}
@@ -106,7 +106,7 @@ def _assigned(
         fits = np.zeros(len(mine), dtype=np.int64)
         for i in options:
             rel = items[i].relation
-            if rel is not None and not sampled(rel):
+            if rel is not None and not is_sample(rel):
                 hit = (partners(rel, grid)[:, rank] == peer[None, :]).any(axis=0) & (peer >= 0)
             elif is_on_comm(key[1]):
                 comms, which = np.unique(comm_of[table.group[mine]], return_inverse=True)
@@ -120,7 +120,7 @@ def _assigned(
             fits += hit
         if kind in (SEND, RECV):  # what no relation explains has an item of its own
             for i in reversed(
-                [i for i in options if items[i].relation is None or sampled(items[i].relation)]
+                [i for i in options if items[i].relation is None or is_sample(items[i].relation)]
             ):
                 found[fits == 0] = i
         shared |= bool(np.any(fits > 1))
@@ -332,7 +332,7 @@ def phases_of(
 
 def _name(items: Sequence[Item]) -> str:
     """Return a name of a loop: its calls."""
-    ops = list(dict.fromkeys(named(item.op).removeprefix("MPI_") for item in items))
+    ops = list(dict.fromkeys(name_phase_op(item.op).removeprefix("MPI_") for item in items))
     ops = [o for o in ops if o != "Sendrecv_recv"]
     return "+".join(ops[:5]) + ("+..." if len(ops) > 5 else "") or "nest"
 

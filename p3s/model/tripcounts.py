@@ -19,7 +19,7 @@ from p3s.laws.expr import mul, num
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.at import GridAt
 from p3s.model.law_types import CountLaw
-from p3s.model.sizes.observed import Observed
+from p3s.model.sizes.observed import ObservedRows
 from p3s.model.tree import item_of_rows
 from p3s.model.types import Item, Model, Phase, Refusal, Slot
 from p3s.signature.tables import PointTable
@@ -51,18 +51,18 @@ def judge_trips(
     """
     recounted = {name: t.np for t in tables for name in t.recounted}
     seconds = _seconds(phases, items, tables, grids, split)
-    said = _told(typed)
+    said = _list_candidates(typed)
     out = []
     for k, phase in enumerate(phases):
         why = _refusal(phase, items, recounted, seconds[k])
         if why is not None:
-            out.append(_refused(phase, why))
+            out.append(_refuse_trips(phase, why))
         else:
             out.append(replace(phase, trips=_tolerance(phase, phases, items, said)))
     return out
 
 
-def _told(typed: Collection[int]) -> set[int]:
+def _list_candidates(typed: Collection[int]) -> set[int]:
     """Return the numbers of iterations that arguments say: themselves, one more or less, every
     k-th, and two loops in one."""
     known = set(typed)
@@ -111,12 +111,12 @@ def _refusal(
         return Refusal("repeats", n=recounted[own[0]])
     loose = law.expr is None or law.expr[0] != "num" and (law.free or 0) >= len(values) - 1
     differ = len(values) > 1 and max(values) >= _TURNS_DIFFER * min(values)
-    if loose and differ and len(values) > 2 and _same(seconds):
+    if loose and differ and len(values) > 2 and _is_constant(seconds):
         return Refusal("time", seconds=float(np.mean(seconds)))
     return Refusal("data") if law.expr is None else None
 
 
-def _refused(phase: Phase, why: Refusal) -> Phase:
+def _refuse_trips(phase: Phase, why: Refusal) -> Phase:
     if phase.weight.expr is None:
         return replace(phase, trips=why)
     points = phase.weight_points
@@ -137,7 +137,7 @@ def refusal_text(phase: Phase) -> str:
         )
     if why.kind == "time":
         return (
-            f"it has {_listed(phase.weight_points)} iterations, and takes about "
+            f"it has {_list_values(phase.weight_points)} iterations, and takes about "
             f"{why.seconds:.3g} s at every count: it seems to end when a time is over"
         )
     if why.kind == "tolerance":
@@ -146,21 +146,23 @@ def refusal_text(phase: Phase) -> str:
             "the program's arguments"
         )
         if not why.n:
-            number = f"{_listed(phase.weight_points)} iterations, hardly more or less at any count"
+            number = (
+                f"{_list_values(phase.weight_points)} iterations, hardly more or less at any count"
+            )
         return (
             f"it has {number}, and reduces one number in them: it may run until something converges"
         )
     return (
-        f"it has {_listed(phase.weight_points)} iterations, by no rule found: it may run until "
-        "something converges, or as long as there is work"
+        f"it has {_list_values(phase.weight_points)} iterations, by no rule found: it may run "
+        "until something converges, or as long as there is work"
     )
 
 
-def _listed(points: Sequence[tuple[int, int]]) -> str:
+def _list_values(points: Sequence[tuple[int, int]]) -> str:
     return ", ".join(f"{v}" for _, v in points) + f" (at {', '.join(str(n) for n, _ in points)})"
 
 
-def _same(values: Sequence[float]) -> bool:
+def _is_constant(values: Sequence[float]) -> bool:
     v = np.asarray(values, dtype=float)
     return bool(len(v) > 2 and v.min() > 0 and np.ptp(v) <= SAME_TIME * v.mean())
 
@@ -234,7 +236,7 @@ def _is_at(model: Model, site: str, where: str) -> bool:
     return site == where or where in names
 
 
-def per_turn(seen: Observed, turns: Mapping[int, int]) -> Observed | None:
+def per_turn(seen: ObservedRows, turns: Mapping[int, int]) -> ObservedRows | None:
     """Return an item as it is in one iteration of a loop, None where its calls do not divide.
 
     turns: of the loop, per count.
@@ -251,7 +253,7 @@ def per_turn(seen: Observed, turns: Mapping[int, int]) -> Observed | None:
     return replace(seen, rows=rows)
 
 
-def stated(slots: Sequence[Slot], trips: int) -> tuple[Slot, ...]:
+def multiply_slots(slots: Sequence[Slot], trips: int) -> tuple[Slot, ...]:
     """Return slots fitted to one iteration for ``trips`` of them."""
     return tuple(
         replace(slot, count=_times(replace(slot.count, per_turn=once), trips))

@@ -408,10 +408,10 @@ _EVEN = 1e-3
 def packed_of(tables: Sequence[PointTable]) -> tuple[Packed, ...]:
     """Return the calls some of whose datatypes have gaps; tables: by count, ascending."""
     keys = dict.fromkeys(key for t in tables for key, found in t.pieces.items() if found[2] > 0)
-    return tuple(_packed(key, tables) for key in keys)
+    return tuple(_measure_packing(key, tables) for key in keys)
 
 
-def _packed(key: str, tables: Sequence[PointTable]) -> Packed:
+def _measure_packing(key: str, tables: Sequence[PointTable]) -> Packed:
     op, site = key.split(" ", 1)
     found = {t.np: t.pieces[key] for t in tables if key in t.pieces}
     block = {str(n): gaps / pieces for n, (_, gaps, pieces) in found.items() if pieces > 0}

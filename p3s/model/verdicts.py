@@ -16,7 +16,7 @@ from p3s.model.judge import divides, judged_completions
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.relation import Relation
-from p3s.model.partners.rivals import reached
+from p3s.model.partners.rivals import enumerate_pairs
 from p3s.model.partners.stencil import at_stage, partners
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizes.observed import differ_at
@@ -89,7 +89,7 @@ def judged_at(model: Model, n: int) -> Model:
 
 
 @dataclass(frozen=True)
-class _Other:
+class _RivalGrid:
     """A grid that the program may have instead.
 
     elsewhere: nodes that have other partners on it; None where all have the same relations there.
@@ -101,7 +101,7 @@ class _Other:
     weight: float = 0.0
 
 
-def _other_grids(model: Model, grid: GridAt) -> list[_Other]:
+def _other_grids(model: Model, grid: GridAt) -> list[_RivalGrid]:
     """Return the different grids that other rules give; a rule that has none is refuted there."""
     seen = {_key(grid)}
     found = []
@@ -109,7 +109,7 @@ def _other_grids(model: Model, grid: GridAt) -> list[_Other]:
         other = rule.at(grid.n)
         if other is not None and _key(other) not in seen:
             seen.add(_key(other))
-            found.append(_Other(other, None, rule.weight()))
+            found.append(_RivalGrid(other, None, rule.weight()))
     here: dict[int, np.ndarray] | None = None
     for near in model.grid.others:
         other = near.rule.at(grid.n)
@@ -123,7 +123,7 @@ def _other_grids(model: Model, grid: GridAt) -> list[_Other]:
             if node not in there or not np.array_equal(there[node], pairs)
         )
         weight = near.rule.weight() * 2.0 ** (-RELATION_BITS * near.more)
-        found.append(_Other(other, elsewhere, weight))
+        found.append(_RivalGrid(other, elsewhere, weight))
     return found
 
 
@@ -137,7 +137,7 @@ def _pairs_of_nodes(model: Model, grid: GridAt) -> dict[int, np.ndarray]:
 
 def _pairs(relations: Iterable[Relation], grid: GridAt) -> np.ndarray:
     """Return the pairs of ranks and partners, each as one number."""
-    return np.unique(np.concatenate([reached(relation, grid) for relation in relations]))
+    return np.unique(np.concatenate([enumerate_pairs(relation, grid) for relation in relations]))
 
 
 def _key(grid: GridAt) -> bytes:
@@ -152,7 +152,7 @@ def _weight_at(phase: Phase, grid: GridAt) -> Phase:
 
 
 def _item_at(
-    item: Item, model: Model, grid: GridAt, others: Sequence[_Other], unsure: Collection[int]
+    item: Item, model: Model, grid: GridAt, others: Sequence[_RivalGrid], unsure: Collection[int]
 ) -> Item:
     verdict = item.verdict
     if verdict == Verdict.AMBIGUOUS and item.settled != verdict and not _open_at(item, model, grid):
@@ -207,10 +207,10 @@ def _differing(items: Sequence[Item], grid: GridAt) -> Iterator[bool]:
         return
     guards = [[s.guard for s in each.slots if s.guard is not None] for each in items]
     some = [(each.relation, g) for each, g in zip(items, guards, strict=True) if each.relation]
-    here = np.unique(np.concatenate([reached(rel, grid, g) for rel, g in some]))
-    bare = np.unique(np.concatenate([reached(rel, grid) for rel, _ in some]))
+    here = np.unique(np.concatenate([enumerate_pairs(rel, grid, g) for rel, g in some]))
+    bare = np.unique(np.concatenate([enumerate_pairs(rel, grid) for rel, _ in some]))
     every = [guard for each in guards for guard in each]
-    rivals = (reached(rel, grid, every) for rel in items[0].rivals)
+    rivals = (enumerate_pairs(rel, grid, every) for rel in items[0].rivals)
     if not np.array_equal(here, bare):  # guards say who takes part, whatever the partners
         ranks = np.unique(here // grid.n)
         rivals = (pairs[np.isin(pairs // grid.n, ranks)] for pairs in rivals)
@@ -278,7 +278,7 @@ def _fraction(expr: Expr, known: Mapping[str, int]) -> bool:
     return value is None or value.denominator != 1
 
 
-def _differs_on(item: Item, grid: GridAt, other: _Other) -> bool:
+def _differs_on(item: Item, grid: GridAt, other: _RivalGrid) -> bool:
     """Tell whether an item says something else on another grid."""
     there = other.grid
     if not np.array_equal(grid.coords, there.coords) and not _of_world(item):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from p3s.base.artefacts import read_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.settings import MIN_COUNTS, traces_of
-from p3s.base.text import quoted
+from p3s.base.text import quote_word
 from p3s.machine.cluster import DEFAULT, cluster_of, names
 from p3s.pipeline.commands import Commands
-from p3s.pipeline.records import existing, named, opened
+from p3s.pipeline.records import existing, load_study, name_study
 from p3s.pipeline.stages import base_path, check_room, too_few
-from p3s.pipeline.tracing.counts import Asked
+from p3s.pipeline.tracing.counts import CountRequest
 from p3s.pipeline.tracing.study import check_counts
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
 from p3s.predict.estimates import Estimation
@@ -83,7 +83,7 @@ def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Reque
 
 def _check_placement(request: Request, path: Path, placed: RankMap) -> None:
     """Raise P3SError for hosts that there are not, and more ranks on one than it has room for."""
-    from p3s.machine.topology.read import named, read_fabric
+    from p3s.machine.topology.read import name_nodes, read_fabric
 
     hosts = request.settings.hosts
     unknown = [name for name in placed.names if hosts and name not in hosts]
@@ -97,7 +97,7 @@ def _check_placement(request: Request, path: Path, placed: RankMap) -> None:
         )
     if request.cluster.topology:
         fabric = read_fabric(request.cluster.topology, max(placed.nodes, len(hosts)))
-        named(fabric, hosts).numbers(placed.names)
+        name_nodes(fabric, hosts).numbers(placed.names)
 
 
 def request_of(
@@ -267,7 +267,7 @@ def check_request(
         check(cluster.topology)
     if machine is not None:
         Machine.load(machine)
-        Machine.load(base_path(named(root), base))
+        Machine.load(base_path(name_study(root), base))
     _check_estimator(root, counts, request, machine)
     check_room(root, LEAST_FREE)
 
@@ -279,7 +279,7 @@ def _check_estimator(
     from p3s.machine.machinefile import NAME
     from p3s.predict.estimators import lacking
 
-    name, study = request.estimator, named(root)
+    name, study = request.estimator, name_study(root)
     if name != AUTO:
         why = lacking(name, traces_of(study), machine or study.root / NAME)
         if why:
@@ -322,7 +322,7 @@ def check_study(root: Path) -> None:
 
     if has_parameters(root):
         return  # each value is a study of its own
-    study = opened(root)
+    study = load_study(root)
     there = sorted({*study.counts(), *study.signature_counts()})
     if len(there) < MIN_COUNTS and not study.model_path.exists() and not sources(study):
         raise P3SError(too_few(study, there))
@@ -334,11 +334,11 @@ def check_there(root: Path, counts: Sequence[int]) -> None:
         listed = ",".join(map(str, counts))
         raise P3SError(
             f"{root}: no study here; give the launcher command to trace first: "
-            f"p3s predict {quoted(root)} -n {listed} -- mpiexec -n {{np}} PROGRAM"
+            f"p3s predict {quote_word(root)} -n {listed} -- mpiexec -n {{np}} PROGRAM"
         )
 
 
-def ahead(root: Path, words: Sequence[str], first: Asked) -> list[int]:
+def ahead(root: Path, words: Sequence[str], first: CountRequest) -> list[int]:
     """Return the counts to predict where none is named, of about 2 and 4 times the largest.
 
     words: the launcher command with which ``first`` are traced, none: the study is as it is.

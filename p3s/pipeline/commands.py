@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from p3s.base.command_lines import (
     arguments,
     elsewhere,
-    listed,
-    shown,
+    join_counts,
+    render_from_here,
     study_root,
     without_arguments,
 )
@@ -59,7 +59,7 @@ class Commands(Proposals):
         """Return the command that predicts counts."""
         if not self._predicting:
             return super().predict(counts, *words)
-        return command_line(["p3s", *self._predicting, "-n", listed(counts), *words])
+        return command_line(["p3s", *self._predicting, "-n", join_counts(counts), *words])
 
     def larger(self, n: int) -> int | None:
         """Return a count above ``n``, by what the program took and refused."""
@@ -114,7 +114,7 @@ class Commands(Proposals):
 
     def take_back(self, without: Sequence[int]) -> str:
         """Return the command that takes counts back that were left out of the model."""
-        return self.of("model", "--with", listed(without))
+        return self.of("model", "--with", join_counts(without))
 
     def trace(self, counts: int | Sequence[int], repeats: int = 1, work: str = "") -> str:
         """Return the command that traces counts as the study's others were.
@@ -127,7 +127,7 @@ class Commands(Proposals):
             # Derived from other values of its parameters: refused with fewer than a model needs.
             wanted = sorted({*wanted, *self.traced()})
         traces = traces_of(study)
-        return shown(traces, tracing(traces, self._model, wanted, repeats, work))
+        return render_from_here(traces, tracing(traces, self._model, wanted, repeats, work))
 
     @cached_property
     def _model(self) -> Model | None:
@@ -209,7 +209,7 @@ def tracing(
         "p3s",
         "characterize",
         "-n",
-        listed(every),
+        join_counts(every),
         *how,
         *_options(traces, repeats),
         *_dims(traces, model, every),
@@ -278,7 +278,7 @@ def _timeout(infos: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["--timeout", f"{longest:g}"] if longest > TIMEOUT_S else []
 
 
-def far(traces: Traces, counts: Sequence[int]) -> list[str]:
+def build_smaller_run(traces: Traces, counts: Sequence[int]) -> list[str]:
     """Return the command that records a smaller workload, up to its program: without arguments.
 
     Those of the study make its own input, others are not known. Empty where the study's command
@@ -292,7 +292,7 @@ def far(traces: Traces, counts: Sequence[int]) -> list[str]:
         "characterize",
         "--far",
         "-n",
-        listed(counts),
+        join_counts(counts),
         *_timeout(infos),
         "-o",
         study_root(traces),
@@ -312,7 +312,7 @@ def another_value(study: Study) -> str:
         counts.append(2 * counts[-1])
     few = [s for s, at in found if len(at.signature_counts()) < MIN_COUNTS]
     largest = {name: 2 * max(s[name] for s, _ in found) for name in found[0][0]} if found else {}
-    return of_value(study, listed(counts), setting_name(few[0] if few else largest))
+    return of_value(study, join_counts(counts), setting_name(few[0] if few else largest))
 
 
 def of_value(study: Study, counts: str, values: str, *options: str) -> str:
@@ -325,4 +325,4 @@ def of_value(study: Study, counts: str, values: str, *options: str) -> str:
     root = study.root if elsewhere(ran) is None else study.root.resolve()
     values_of = [word for each in values.split(",") if each for word in ("--param", each)]
     words = ["p3s", "characterize", "-n", counts, *options, *values_of]
-    return shown(ran, [*words, "-o", str(root), "--", *whole.launcher])
+    return render_from_here(ran, [*words, "-o", str(root), "--", *whole.launcher])

@@ -16,13 +16,13 @@ from p3s.base.records import Traces, phases_path, read_replay, scaled_dir
 from p3s.base.tables import known_tables, numbers, read_table
 from p3s.base.text import visible
 from p3s.capture.callpath import stack
-from p3s.capture.quoted import Quoted, Sources
+from p3s.capture.quoted import SourceQuote, Sources
 from p3s.capture.sites import resolve_sites, traced_ns
 from p3s.costs.types import ComputeModel
 from p3s.costs.types import load as load_compute
 from p3s.model.types import Model
 from p3s.model.work.scic import InstructionTable, instruction_table, larger_counts
-from p3s.pipeline.records import ModelRecord, Places, Program, known
+from p3s.pipeline.records import ModelRecord, Places, Program, read_or_none
 from p3s.predict.types import Prediction
 from p3s.program.scaled import scaled_head
 from p3s.signature.matrix import CommMatrix
@@ -64,7 +64,7 @@ class StudyContent:
     prediction: Prediction
     phases: Phases | None
     places: Places
-    quotes: Mapping[str, Quoted]
+    quotes: Mapping[str, SourceQuote]
     foreign: bool
     replays: Mapping[int, Mapping[str, Any]]
     unknown: Sequence[Any]
@@ -76,7 +76,7 @@ class StudyContent:
 def content_of(record: ModelRecord, prediction: Prediction, *, source: bool = True) -> StudyContent:
     """Return what a report of this prediction shows; ``source``: lines of the program's source."""
     model, traces, foreign = record.model, record.traces, source and record.foreign
-    phases = known(lambda: load(phases_path(traces.root)))
+    phases = read_or_none(lambda: load(phases_path(traces.root)))
     sites = {} if phases is None else phases.sites
     places, _ = resolve_sites(traces, {**sites, **model.sites})
     largest, counts = prediction.last.n, [row.n for row in prediction.counts]
@@ -92,7 +92,7 @@ def content_of(record: ModelRecord, prediction: Prediction, *, source: bool = Tr
         {
             n: replay
             for n in counts
-            if (replay := known(partial(read_replay, traces.root, n))) is not None
+            if (replay := read_or_none(partial(read_replay, traces.root, n))) is not None
         },
         _unknown(scaled_dir(traces.root, largest)),
         list(_matrices(traces, largest)),
@@ -101,7 +101,7 @@ def content_of(record: ModelRecord, prediction: Prediction, *, source: bool = Tr
     )
 
 
-def _quotes(traces: Traces, model: Model, places: Places, foreign: bool) -> dict[str, Quoted]:
+def _quotes(traces: Traces, model: Model, places: Places, foreign: bool) -> dict[str, SourceQuote]:
     """Return the innermost line of source of each site that can be read."""
     sources = Sources(traced_ns(traces), traces.root if foreign else None)
     lines = {site: sources.quoted(stack(frames, places)) for site, frames in model.sites.items()}
@@ -132,18 +132,18 @@ def matrix_of(traces: Traces, n: int) -> CommMatrix | str | None:
 def _instructions(model: Model) -> InstructionTable | None:
     if len(model.items) > MAX_CALLS:
         return None
-    return known(lambda: instruction_table(model, larger_counts(model)))
+    return read_or_none(lambda: instruction_table(model, larger_counts(model)))
 
 
 def _compute(root: Path, model: Model, counts: Sequence[int]) -> ComputeTable | None:
     """Return the times of computation at the counts of a prediction; None without times."""
     from p3s.costs.table import compute_table
 
-    found = known(lambda: load_compute(root))
+    found = read_or_none(lambda: load_compute(root))
     if found is None:
         return None
     asked = [n for n in counts if n not in model.counts]
-    return known(lambda: ComputeTable(found, compute_table(model, found, asked)))
+    return read_or_none(lambda: ComputeTable(found, compute_table(model, found, asked)))
 
 
 #: Rows of a scaled trace above which its matrix is left out: a report is made in seconds.
@@ -152,7 +152,7 @@ MAX_ROWS = 20_000_000
 
 def traced_matrix(root: Path, n: int) -> CommMatrix | None:
     """Return the matrix of a study's signature at ``n``, None where it cannot be read."""
-    table = known(lambda: load_table(root, n))
+    table = read_or_none(lambda: load_table(root, n))
     if table is None:
         return None
     kinds = np.array([group.kind for group in table.groups])[table.group]
@@ -183,8 +183,8 @@ def scaled_matrix(folder: Path, n: int) -> CommMatrix | str | None:
             )
             if not _in_range(rank, n):
                 return None
-            calls += int(repeat[_is(names, COLLECTIVE)[code]].sum())
-            sends = _is(names, SEND)[code] & (peer >= 0) & (peer < n)
+            calls += int(repeat[_mask_kind(names, COLLECTIVE)[code]].sum())
+            sends = _mask_kind(names, SEND)[code] & (peer >= 0) & (peer < n)
             parts.append((rank[sends], peer[sends], repeat[sends], nbytes[sends]))
     except (OSError, P3SError, pa.ArrowException, ValueError, TypeError, KeyError) as err:
         return (
@@ -195,7 +195,7 @@ def scaled_matrix(folder: Path, n: int) -> CommMatrix | str | None:
     return _matrix(n, parts, calls)
 
 
-def _is(names: list[Any], kind: str) -> NDArray[np.bool_]:
+def _mask_kind(names: list[Any], kind: str) -> NDArray[np.bool_]:
     """Return which codes mean a kind; one more for tables without rows."""
     return np.array([name == kind for name in names] or [False], dtype=bool)
 

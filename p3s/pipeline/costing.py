@@ -27,7 +27,7 @@ from p3s.costs.gather import measured_at
 from p3s.costs.points import OWN, Point
 from p3s.costs.small_runs.cells import InputRuns
 from p3s.costs.small_runs.match import match_all
-from p3s.costs.small_runs.places import SITES, Same, as_words, correspond, known
+from p3s.costs.small_runs.places import SITES, SiteMap, as_words, correspond, matches_study
 from p3s.costs.small_runs.summary import FAR, FarFile, far_file
 from p3s.costs.small_runs.walk import Reference
 from p3s.costs.types import COMPUTE, ComputeModel, NotUsed, TimedRun, own_cores
@@ -64,18 +64,18 @@ def other_inputs(study: Study, own: InputRuns) -> list[InputRuns]:
         try:
             out.append(runs_of(study, other, own)[0])
         except P3SError as err:
-            out.append(replace(_named(study, other), problem=str(err)))
+            out.append(replace(_list_input_runs(study, other), problem=str(err)))
     return out
 
 
 def runs_of(
-    study: Study, other: Study, own: InputRuns, known: Mapping[int, Same] | None = None
-) -> tuple[InputRuns, dict[int, Same]]:
+    study: Study, other: Study, own: InputRuns, known: Mapping[int, SiteMap] | None = None
+) -> tuple[InputRuns, dict[int, SiteMap]]:
     """Return the runs of another input, their call sites named as those of the study, and how.
 
     own: the study's own runs; known: which sites are which, by count, as far as that was found.
     """
-    named = _named(study, other)
+    named = _list_input_runs(study, other)
     tables, times, found = [], {}, {}
     for n in named.counts:
         table, spent = load_table(other.root, n), load_times(other.root, n)
@@ -87,27 +87,29 @@ def runs_of(
     return replace(named, tables=tables, times=times, how=as_words(found.values())), found
 
 
-def _named(study: Study, other: Study) -> InputRuns:
+def _list_input_runs(study: Study, other: Study) -> InputRuns:
     inside = other.root.is_relative_to(study.root)
     name = str(other.root.relative_to(study.root) if inside else other.root)
     commands = other.manifest()["commands"]
     return InputRuns(name, tuple(commands[-1]) if commands else (), tuple(other.signature_counts()))
 
 
-def same_places(study: Study, other: Study, own: Sequence[PointTable], table: PointTable) -> Same:
+def same_places(
+    study: Study, other: Study, own: Sequence[PointTable], table: PointTable
+) -> SiteMap:
     """Return which places of a run are which of the study; by call site where that is so, or
     where nothing better is known."""
-    if known(own, table):
-        return Same()
+    if matches_study(own, table):
+        return SiteMap()
     kept = _load(other, own)
-    if kept is not None and known(own, kept.renamed(table, own)):
+    if kept is not None and matches_study(own, kept.renamed(table, own)):
         return kept
     if not _another_build(study, other):
-        return Same()
-    return _correspond(study, other, own, table) or Same()
+        return SiteMap()
+    return _correspond(study, other, own, table) or SiteMap()
 
 
-def save(other: Study, found: Sequence[Same]) -> None:
+def save(other: Study, found: Sequence[SiteMap]) -> None:
     """Remember how places were matched: programs are built again, and old builds are gone."""
     made = [same for same in found if same.sites]
     if not made:
@@ -116,10 +118,10 @@ def save(other: Study, found: Sequence[Same]) -> None:
     sites = dict(before.sites) if before is not None else {}
     for same in made:
         sites.update(same.sites)
-    write_json(sites_path(other), SITES.data(Same(made[-1].how, dict(sorted(sites.items())))))
+    write_json(sites_path(other), SITES.data(SiteMap(made[-1].how, dict(sorted(sites.items())))))
 
 
-def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
+def _load(other: Study, own: Sequence[PointTable] | None = None) -> SiteMap | None:
     """Return what is remembered; None where that is nothing, or not of the study's places."""
     path = sites_path(other)
     if not path.exists():
@@ -137,7 +139,7 @@ def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
 
 def _correspond(
     study: Study, other: Study, own: Sequence[PointTable], table: PointTable
-) -> Same | None:
+) -> SiteMap | None:
     frames = {site: frames for t in own for site, frames in t.sites.items()}
     mine, _ = resolve_sites(traces_of(study), frames)
     theirs, _ = resolve_sites(traces_of(other), table.sites)
@@ -236,7 +238,7 @@ def name_for(study: Study, command: Sequence[str]) -> str:
 
 
 @contextmanager
-def staged(study: Study, name: str, command: Sequence[str]) -> Iterator[Study]:
+def stage_study(study: Study, name: str, command: Sequence[str]) -> Iterator[Study]:
     """Give a study beside the one wanted; it is gone when this ends, unless :func:`commit` moved
     it: a run that is refused leaves nothing."""
     folder = study.far_dir(name).parent

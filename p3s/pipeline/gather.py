@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.errors import P3SError, PartialResult, UsageError
-from p3s.base.extensions import Reader, provided
+from p3s.base.extensions import Reader, load_provided
 from p3s.base.extents import extents_of, names_count, shape, with_count
 from p3s.base.foreign_formats import ReadBy, refuse_foreign
 from p3s.base.records import commit_run, stage_run
@@ -86,7 +86,7 @@ def captures(paths: Sequence[Path]) -> Iterator[Captures]:
     import tempfile
 
     paths = [each for path in paths for each in directories(path)]
-    sorts = [None if any(path.glob("rank-*.p3t")) else _recognised(path) for path in paths]
+    sorts = [None if any(path.glob("rank-*.p3t")) else _find_reader(path) for path in paths]
     with tempfile.TemporaryDirectory(prefix="p3s-add-") as scratch:
         found, sources, notes, left_out = [], {}, dict[str, None](), Counter[str]()
         for number, (path, sort) in enumerate(zip(paths, sorts, strict=True)):
@@ -108,16 +108,16 @@ def captures(paths: Sequence[Path]) -> Iterator[Captures]:
             raise type(error)(given.named(str(error))) from error
 
 
-def _recognised(path: Path) -> tuple[Reader, Path] | None:
+def _find_reader(path: Path) -> tuple[Reader, Path] | None:
     """Return the reader that knows what is at a path, and what it is to read; None where none."""
-    for reader in provided("readers"):
+    for reader in load_provided("readers"):
         if (source := reader.recognise(path)) is not None:
             return reader, source
     return None
 
 
 @dataclass(frozen=True)
-class Collected:
+class GatherResult:
     """Captured runs that can be added, why others cannot, and which are in the study already."""
 
     runs: tuple[CapturedRun, ...]
@@ -125,7 +125,7 @@ class Collected:
     there: tuple[P3SError, ...] = ()
 
 
-def collect(root: Path, paths: Sequence[Path], command: Sequence[str] | None) -> Collected:
+def collect(root: Path, paths: Sequence[Path], command: Sequence[str] | None) -> GatherResult:
     """Read captured runs and sort out those that can be added to the study at ``root``.
 
     ``paths``: captures, studies, directories of either, or patterns (``captures/*``). ``command``
@@ -160,7 +160,7 @@ def collect(root: Path, paths: Sequence[Path], command: Sequence[str] | None) ->
     _name_programs(study, list(runs.values()))
     found = _told_apart(study, list(runs.values()))
     _check_alike(root, study, found)
-    return Collected(tuple(found), tuple(refused), tuple(there))
+    return GatherResult(tuple(found), tuple(refused), tuple(there))
 
 
 def directories(path: Path) -> list[Path]:
@@ -223,16 +223,16 @@ def _check_alike(root: Path, study: Study | None, found: Sequence[CapturedRun]) 
 
 def _name_programs(study: Study | None, found: Sequence[CapturedRun]) -> None:
     """Name all programs of launches with several in their commands: the study's, if it fits."""
-    from p3s.signature_runner.programs import launched
+    from p3s.signature_runner.programs import find_launch_words
 
     coupled = [run for run in found if run.parts]
     if not coupled:
         return
     known = [list(words) for words in study.manifest()["commands"][-1:]] if study else []
-    exact = {run.np: launched([run.parts]) for run in coupled}
-    words = known[0][1:] if known else launched([run.parts for run in coupled])
+    exact = {run.np: find_launch_words([run.parts]) for run in coupled}
+    words = known[0][1:] if known else find_launch_words([run.parts for run in coupled])
     if any(with_count(words, np) != with_count(one, np) for np, one in exact.items()):
-        words = launched([run.parts for run in coupled])
+        words = find_launch_words([run.parts for run in coupled])
     for run in coupled:
         run.info["command"] = [run.command[0], *words]
         if "signed" in run.info:

@@ -20,11 +20,11 @@ from p3s.base.host.schedulers import (
     script,
     seconds_of_limit,
 )
-from p3s.base.text import quoted
-from p3s.pipeline.records import existing, opened, study_unit
-from p3s.pipeline.tracing.counts import Asked
+from p3s.base.text import quote_word
+from p3s.pipeline.records import existing, load_study, study_unit
+from p3s.pipeline.tracing.counts import CountRequest
 from p3s.pipeline.tracing.study import check_counts
-from p3s.signature_runner.standard_input import NAME, own
+from p3s.signature_runner.standard_input import NAME, take_input
 from p3s.signature_runner.traced_run import check_template
 
 #: What a replay takes beside its budget: starting, planning, costs.
@@ -83,7 +83,7 @@ class Script:
 
 
 @dataclass(frozen=True)
-class Made:
+class JobScripts:
     """Scripts of jobs that run side by side, and of one that waits for them.
 
     ``then``: the command for the time when all have ended; "" where that is the last job's.
@@ -105,7 +105,7 @@ class Traces:
     root: Path
     words: tuple[str, ...]
     counts: str
-    on: Asked
+    on: CountRequest
     jobs: str
     per_node: int
     cores: int
@@ -115,7 +115,7 @@ class Traces:
 
     def redirection(self) -> list[str]:
         """Return the words of a shell that give a job this process's standard input."""
-        return ["<", quoted(self.folder / NAME)] if own().size else []
+        return ["<", quote_word(self.folder / NAME)] if take_input().size else []
 
     def has(self, *names: str) -> bool:
         """Tell whether one of these is among the options."""
@@ -144,7 +144,7 @@ def program(venv: Path | None) -> tuple[str, ...]:
 
 
 # ---- traces ----------------------------------------------------------------------------------
-def traces(batch: Batch, asked: Traces, *, write: bool) -> Made:
+def traces(batch: Batch, asked: Traces, *, write: bool) -> JobScripts:
     """Return the scripts of the jobs that trace, and of the one that puts the runs together.
 
     ``write``: a study that is there already is told of the command.
@@ -163,18 +163,18 @@ def traces(batch: Batch, asked: Traces, *, write: bool) -> Made:
         _check_apart(on, asked)
         if not asked.has("--work"):
             asked = replace(asked, options=(*asked.options, "--work", study_unit(study)))
-        make = _each if asked.jobs == EACH else _array
+        make = _make_scripts if asked.jobs == EACH else _array
         made = make(batch, asked, on.counts)
         parts = [str(asked.folder / f"np{np}") for np in on.counts]
-        collected = [batch.command("add", str(asked.root), *parts, *_forced(asked))]
+        collected = [batch.command("add", str(asked.root), *parts, *_pass_force(asked))]
     if write and study is not None and not asked.has(*_TOGETHER):
         study.create(asked.root, asked.words, force=asked.has("--force"))
     if write:
-        own().put(asked.folder)
-    return Made(tuple(made), _last(batch, asked, collected), _then(asked))
+        take_input().put(asked.folder)
+    return JobScripts(tuple(made), _last(batch, asked, collected), _name_next(asked))
 
 
-def _check_apart(on: Asked, asked: Traces) -> None:
+def _check_apart(on: CountRequest, asked: Traces) -> None:
     """Raise UsageError for what no job can do without the others."""
     if on.top:
         raise UsageError(f"-n ..{on.top}: of --jobs {ONE} only; else name the counts, as 8,16,32")
@@ -185,22 +185,22 @@ def _check_apart(on: Asked, asked: Traces) -> None:
         raise UsageError(f"-n {asked.counts}: a job array takes two counts or more")
 
 
-def _forced(asked: Traces) -> list[str]:
+def _pass_force(asked: Traces) -> list[str]:
     return ["--force"] if asked.has("--force") else []
 
 
-def _one(batch: Batch, asked: Traces, on: Asked) -> Script:
+def _one(batch: Batch, asked: Traces, on: CountRequest) -> Script:
     """Return the script of one job for all counts, on the nodes of the largest."""
     words, ranks = batch.command("characterize", "-n", asked.counts), max(on.counts, default=on.top)
-    return _script(batch, asked, "trace", "p3s-trace", ranks, words, quoted(asked.root))
+    return _script(batch, asked, "trace", "p3s-trace", ranks, words, quote_word(asked.root))
 
 
-def _each(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
+def _make_scripts(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
     """Return a script for each count."""
     found = []
     for np in counts:
         words = batch.command("characterize", "--part", "-n", str(np))
-        into = quoted(asked.folder / f"np{np}")
+        into = quote_word(asked.folder / f"np{np}")
         found.append(_script(batch, asked, f"trace-np{np}", f"p3s-np{np}", np, words, into))
     return found
 
@@ -208,7 +208,7 @@ def _each(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
 def _array(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
     """Return the script of a job array; its tasks all have the nodes of the largest count."""
     words = [*batch.command("characterize", "--part", "-n"), '"$np"']
-    into, lines = f'{quoted(asked.folder)}/"np$np"', of_array(batch.scheduler, counts)
+    into, lines = f'{quote_word(asked.folder)}/"np$np"', of_array(batch.scheduler, counts)
     common, tasks = (batch, asked, "trace", "p3s-trace", max(counts)), len(counts)
     return [_script(*common, words, into, *lines, tasks=tasks)]
 
@@ -245,8 +245,8 @@ def _last(batch: Batch, asked: Traces, commands: list[list[str]]) -> Script | No
     return batch.script(asked.folder / "last.sh", job, commands)
 
 
-def _then(asked: Traces) -> str:
-    root = quoted(asked.root)
+def _name_next(asked: Traces) -> str:
+    root = quote_word(asked.root)
     return f"p3s view {root}" if asked.predict else f"p3s model {root}"
 
 
@@ -261,11 +261,11 @@ def replay(
     budget_s: float,
     options: Sequence[str],
     output: Path | None,
-) -> Made:
+) -> JobScripts:
     """Return the script of the job that replays; p3s replay takes the job's nodes as its hosts."""
     if nodes not in (1, 2, 4):
         raise UsageError(f"--nodes {nodes}: a replay is made on 4 nodes, 2 or 1")
-    opened(study_dir)
+    load_study(study_dir)
     root = study_dir.absolute()
     place = (output or root / "replay" / "submit.sh").absolute()
     listed = ",".join(map(str, counts))
@@ -274,20 +274,20 @@ def replay(
     job = batch.job("p3s-replay", log, limit_s, nodes=nodes, per_node=per_node)
     command = batch.command("replay", str(root), "-n", listed, "--budget", budget, *options)
     made = batch.script(place, job, [command])
-    return Made((made,), None, f"p3s predict {quoted(study_dir)} -n {listed}")
+    return JobScripts((made,), None, f"p3s predict {quote_word(study_dir)} -n {listed}")
 
 
 # ---- what becomes of the scripts ------------------------------------------------------------
-def write_scripts(batch: Batch, made: Made, scripts: Sequence[Script]) -> str:
+def write_scripts(batch: Batch, made: JobScripts, scripts: Sequence[Script]) -> str:
     """Write the scripts; return the command that hands them over."""
     texts = {each.path: each.text for each in scripts}
-    start = batch.scheduler.by_hand(quoted(scripts[0].path)).replace(" --parsable", "")
+    start = batch.scheduler.by_hand(quote_word(scripts[0].path)).replace(" --parsable", "")
     if len(scripts) > 1:
         paths = [each.path for each in made.scripts]
         starter = paths[0].with_name("submit.sh")
         last = made.last.path if made.last else None
         texts[starter] = by_hand(batch.scheduler, paths, last)
-        start = f"bash {quoted(starter)}"
+        start = f"bash {quote_word(starter)}"
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -297,7 +297,7 @@ def write_scripts(batch: Batch, made: Made, scripts: Sequence[Script]) -> str:
     return start
 
 
-def hand_over(batch: Batch, made: Made, scripts: Sequence[Script]) -> list[str]:
+def hand_over(batch: Batch, made: JobScripts, scripts: Sequence[Script]) -> list[str]:
     """Hand scripts over and return the numbers of their jobs."""
     numbers: list[str] = []
     try:

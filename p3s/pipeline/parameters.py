@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from p3s.base.command_lines import shown
+from p3s.base.command_lines import render_from_here
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.extensions import provided
+from p3s.base.extensions import load_provided
 from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
 from p3s.base.settings import (
@@ -28,7 +28,7 @@ from p3s.base.settings import (
     without_threads,
 )
 from p3s.base.study import Study
-from p3s.base.text import plural, quoted
+from p3s.base.text import plural, quote_word
 from p3s.costs.parameters.laws import Family
 from p3s.machine.cluster import cluster_of
 from p3s.machine.topology.inside import Node
@@ -49,7 +49,7 @@ from p3s.signature_runner.recording import Recording
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PredictionRange:
     """What is to be predicted: process counts, numbers of threads, and the values of the input.
 
     rest: name of the values of the input's own parameters. node: of the run, None: as many cores as
@@ -88,7 +88,7 @@ class OverThreads:
 
 def over_threads() -> OverThreads:
     """Return what the first extension for threads registers."""
-    found: OverThreads = next(provided("teams"))
+    found: OverThreads = next(load_provided("teams"))
     return found
 
 
@@ -111,7 +111,7 @@ def node_of(study: Study, request: Request) -> Node:
     return plain_node(known if isinstance(known, int) and known > 0 else cores())
 
 
-def filled(study: Study, request: Request, machine: Study | None = None) -> Request:
+def fill_node_slots(study: Study, request: Request, machine: Study | None = None) -> Request:
     """Return a request whose nodes the threads of a study's processes fill, unless it says more.
 
     A node has as many cores as :func:`node_of` says; each process takes one for each thread.
@@ -170,7 +170,9 @@ def with_threads(root: Path) -> Study:
         words = ["p3s", "characterize", "-n", "2,4,8", "--threads", "1,2,4", "-o"]
         traces = traces_of(study)
         words += [str(study.root.with_name(f"{study.root.name}-threads")), "--", *traces.launcher]
-        raise P3SError(f"{root}: was not traced with threads; trace it so: {shown(traces, words)}")
+        raise P3SError(
+            f"{root}: was not traced with threads; trace it so: {render_from_here(traces, words)}"
+        )
     if not threads_in(study):
         raise P3SError(f"{root}: holds no runs yet; run p3s characterize --threads first")
     return study
@@ -198,7 +200,7 @@ def with_parameters(study_dir: Path) -> Study:
     return study
 
 
-class Named(Progress):
+class NamedProgress(Progress):
     """Steps of one setting of the parameters, told with its name.
 
     notes: what the user should know is told, too, without the name.
@@ -229,7 +231,7 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family
     """
     for setting, at in alike_in_threads(study):
         if len(ensure_signatures(at, bar)) >= MIN_COUNTS:
-            ensure_model(at, Named(bar, setting_name(setting)), again=again)
+            ensure_model(at, NamedProgress(bar, setting_name(setting)), again=again)
     if parameters(study) == [THREADS]:
         return None
     if again or is_missing(study, "family"):
@@ -257,7 +259,7 @@ def at_value(study_dir: Path, params: Sequence[str], bar: Progress) -> Path:
     if THREADS in setting:
         return over_threads().at(study, setting, bar).root
     path = instantiate(study.root, setting)
-    bar.say(f"{setting_name(setting)}: {_origin(Study(path))}, {quoted(path)}")
+    bar.say(f"{setting_name(setting)}: {_origin(Study(path))}, {quote_word(path)}")
     return path
 
 

@@ -26,7 +26,7 @@ from p3s.base.settings import (
 )
 from p3s.base.staging import alone
 from p3s.base.study import Study, write_json
-from p3s.base.text import ends, processes, quoted
+from p3s.base.text import ends, processes, quote_word
 from p3s.costs.transfer import move
 from p3s.costs.types import COMPUTE, Moved
 from p3s.costs.types import load as load_compute
@@ -38,21 +38,21 @@ from p3s.machine.topology.inside import Node
 from p3s.pipeline.basis import Request, basis_of, told_of
 from p3s.pipeline.commands import Commands, of_traces
 from p3s.pipeline.parameters import (
-    Named,
-    Wanted,
+    NamedProgress,
+    PredictionRange,
     ensure_family,
-    filled,
+    fill_node_slots,
     inputs_of,
     over_threads,
     with_threads,
 )
 from p3s.pipeline.prediction import Weak, predict
-from p3s.pipeline.records import known, opened, structure_of
+from p3s.pipeline.records import load_study, read_or_none, structure_of
 from p3s.pipeline.stages import (
     base_path,
     check_scaled_room,
     check_times,
-    doubted,
+    doubt_counts,
     earlier_counts,
     ensure_compute,
     ensure_model,
@@ -141,7 +141,7 @@ def what_ifs_of(texts: Sequence[str]) -> WhatIfs:
     return WhatIfs(tuple({each.text: each for each in changes}.values()), table)
 
 
-def predicted(
+def ensure_prediction(
     study: Study, arguments: PredictArguments, progress: Progress
 ) -> tuple[Study, Prediction]:
     """Make what is missing and predict; return the study that holds the prediction, and it.
@@ -156,7 +156,7 @@ def predicted(
     if machine is not None and base is None and is_own(study, machine):
         machine = None  # nothing moves, and the times of its runs can be compared
     made = None if machine is None else prepare(study, machine, base)
-    request, holder = filled(study, arguments.request, made), made or study
+    request, holder = fill_node_slots(study, arguments.request, made), made or study
     with one_at_a_time(holder.prediction_path, progress):
         before = [] if arguments.only else earlier_counts(holder, progress)
         earlier = sorted({*before} - {*wanted})
@@ -285,14 +285,14 @@ def _with_answers(
 def message_costs(root: Path, counts: Sequence[int], request: Request) -> tuple[Traces, Estimation]:
     """Return what a study has traced, and what costs of messages a prediction takes that replays
     nothing."""
-    study = opened(root)
+    study = load_study(root)
     alone = replace(request, no_replay=True)
     return traces_of(study), basis_of(alone, counts, machine_file(study), lambda _: False)[0]
 
 
-def scaled(root: Path, counts: Sequence[int], progress: Progress) -> Traces:
+def make_scaled_traces(root: Path, counts: Sequence[int], progress: Progress) -> Traces:
     """Make everything up to the scaled traces of all ranks; return what the study has traced."""
-    study = opened(root)
+    study = load_study(root)
     _ready(study, progress)
     _doubt(study, counts, progress)
     _scale(study, counts, progress)
@@ -320,7 +320,7 @@ def surface_of(
     """Predict over processes and threads, by default those that were traced."""
     study = with_threads(root)
     rest = inputs_of(study, params)
-    wanted = Wanted(arguments.counts, threads or threads_in(study), rest, node)
+    wanted = PredictionRange(arguments.counts, threads or threads_in(study), rest, node)
     request, only, allowed = arguments.request, arguments.only, arguments.allowed
     return study, over_threads().surface(study, wanted, request, bar, only=only, allowed=allowed)
 
@@ -367,7 +367,7 @@ def predicted_weak(
         studies: dict[int, Study] = {}
         for n, setting in along.items():
             at = studies[n] = Study(instantiate(study.root, setting))
-            step = Named(bar, setting_name(setting))
+            step = NamedProgress(bar, setting_name(setting))
             _ready(at, step)
             _doubt(at, [n], bar)
             ensure_scaled(at, n, step)
@@ -393,7 +393,7 @@ def predicted_weak(
 
 def _earlier(path: Path, law: str) -> list[int]:
     """Return the counts that were predicted before with the same growth."""
-    found = known(lambda: WEAK.read(path))  # none, or of an older version
+    found = read_or_none(lambda: WEAK.read(path))  # none, or of an older version
     return [row.n for row in found.counts] if found is not None and found.weak == law else []
 
 
@@ -406,7 +406,7 @@ def _ready(study: Study, progress: Progress) -> None:
 
 def _doubt(study: Study, counts: Sequence[int], progress: Progress) -> None:
     """Say why the program may not run at some counts."""
-    for n, why in doubted(study, counts).items():
+    for n, why in doubt_counts(study, counts).items():
         progress.say(f"n={n}: {why}")
 
 
@@ -445,7 +445,7 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     if compute is None:
         raise P3SError(
             f"{study.compute_path}: not there: nothing says how long computation takes on "
-            f"{own.name}; run p3s model {quoted(study.root)} on a study with times"
+            f"{own.name}; run p3s model {quote_word(study.root)} on a study with times"
         )
     moved = move(compute, own, target, filled_bytes(study, compute.counts))
     root = place_of(study, target_path, target)

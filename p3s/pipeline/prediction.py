@@ -13,9 +13,9 @@ from pathlib import Path
 from p3s.base import ops
 from p3s.base.artefacts import crc_of
 from p3s.base.errors import P3SError
-from p3s.base.ops import called
+from p3s.base.ops import resolve_function
 from p3s.base.records import Traces, scaled_dir
-from p3s.base.text import not_used, quoted
+from p3s.base.text import not_used, quote_word
 from p3s.capture.other_calls import OtherCall, other_calls
 from p3s.capture.sites import programs_of, traced_ns
 from p3s.model.comparison import Comparison, read_comparison
@@ -30,7 +30,7 @@ from p3s.predict.case import Facts
 from p3s.predict.estimates import Estimate, Estimation, Structure, choose, estimates
 from p3s.predict.estimators.messages import network_of
 from p3s.predict.prediction import compose
-from p3s.predict.residual import measured
+from p3s.predict.residual import read_measurement
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Prediction, Reason
 
@@ -79,7 +79,7 @@ def predict(
         for n, at in behind.items()
         if not elsewhere
         and n in (traced if weak is None else at.ran)
-        and (run := measured(at, n)) is not None
+        and (run := read_measurement(at, n)) is not None
     }
     held, runs_beside = model.holdout and model.holdout.comparison, _validations(mine.root)
     checked = {"holdout-missed": [held] if held else [], "validate-missed": runs_beside}
@@ -103,7 +103,7 @@ def predict(
             totals={} if elsewhere or weak else _totals(mine, _not_asked(traced, wanted)),
             network=network_of(mine, choice.name, wanted, how.machine, how.setting),
             other=other_ways(mine, model),
-            calls={called(item.op) for item in model.items},
+            calls={resolve_function(item.op) for item in model.items},
             allowed={*how.allowed, *timing},  # no rivals in the draws
             requested=how.requested,
             within=how.within,
@@ -128,7 +128,7 @@ def _refuse_no_time(behind: Mapping[int, Traces], times: Mapping[int, PhaseTimes
             raise P3SError(
                 f"{scaled_dir(root, n)}: leads to a run time of 0 s, which no program has: "
                 "its rows neither compute nor communicate; make it again: "
-                f"p3s scale {quoted(root)} -n {n}"
+                f"p3s scale {quote_word(root)} -n {n}"
             )
 
 
@@ -158,7 +158,7 @@ def _not_asked(traced: Sequence[int], wanted: Sequence[int]) -> list[int]:
 
 def _totals(traces: Traces, counts: Sequence[int]) -> dict[int, float]:
     """Return the computation of all ranks together at traced counts, in s, where it was timed."""
-    runs = {n: measured(traces, n) for n in counts}
+    runs = {n: read_measurement(traces, n) for n in counts}
     return {n: statistics.median(run.totals_s) for n, run in runs.items() if run and run.totals_s}
 
 

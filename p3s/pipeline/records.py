@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.extensions import provided
+from p3s.base.extensions import load_provided
 from p3s.base.extents import dims_balanced
 from p3s.base.records import Traces, work_of
 from p3s.base.serialise import to_data
 from p3s.base.settings import MIN_COUNTS, parameters, parent_of, traces_of
 from p3s.base.study import Study
-from p3s.base.text import processes, quoted
+from p3s.base.text import processes, quote_word
 from p3s.base.trust import is_made_here
-from p3s.capture.callpath import Where
+from p3s.capture.callpath import FrameInfo
 from p3s.capture.sites import resolve_sites
 from p3s.model.grid.stated import Contradiction, Extents, Statement
-from p3s.model.stage import Known, load
+from p3s.model.stage import ProgramFacts, load
 from p3s.model.stage import as_of_now as model_now
 from p3s.model.types import Model
 from p3s.pipeline.commands import Commands
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: How Python's interface names what holds a study's files.
 Directory = Study
-Places = Mapping[str, Where]
+Places = Mapping[str, FrameInfo]
 T = TypeVar("T")
 
 
@@ -73,17 +73,17 @@ class ModelRecord:
     foreign: bool = False
 
 
-def opened(root: Path) -> Study:
+def load_study(root: Path) -> Study:
     """Return the study in a directory; raises P3SError where there is none."""
     return Study.open(root)
 
 
-def traced(root: Path) -> Traces:
+def open_traces(root: Path) -> Traces:
     """Return what the study in a directory has traced; raises P3SError where there is none."""
-    return traces_of(opened(root))
+    return traces_of(load_study(root))
 
 
-def named(root: Path) -> Study:
+def name_study(root: Path) -> Study:
     """Return the study of a directory where there need not be one yet."""
     return Study(root)
 
@@ -98,21 +98,21 @@ def has_parameters(root: Path) -> bool:
     return (root / "study.json").exists() and bool(parameters(Study(root)))
 
 
-def known_of(study: Study | None) -> Known:
+def known_of(study: Study | None) -> ProgramFacts:
     """Return what a study knows of its program beside signatures; of none, nothing."""
     if study is None:
-        return Known()
-    said = _kept(study, "grid", "at")
+        return ProgramFacts()
+    said = _read_entry(study, "grid", "at")
     had = {run.np: tuple(map(int, run.info.get("dims", ()))) for run in study.runs()}
     # Extents that MPI_Dims_create would not have made are as good as listed.
     odd = {n: dims for n, dims in had.items() if dims and dims != dims_balanced(n, len(dims))}
-    kept = _kept(study, "dims", "at", "far").items()
-    return Known(
-        known(study.command) or (),
+    kept = _read_entry(study, "dims", "at", "far").items()
+    return ProgramFacts(
+        read_or_none(study.command) or (),
         study.complete_counts(),
         study.failed_counts(),
         study.left_out(),
-        _kept(study, "trips"),
+        _read_entry(study, "trips"),
         replace(Statement.from_json(said), by_user=True) if said else Statement(),
         {n: dims for n, dims in had.items() if dims},
         odd | {int(n): tuple(map(int, dims)) for n, dims in kept},
@@ -120,11 +120,11 @@ def known_of(study: Study | None) -> Known:
     )
 
 
-def _kept(study: Study, name: str, *around: str) -> dict[str, Any]:
+def _read_entry(study: Study, name: str, *around: str) -> dict[str, Any]:
     """Return an entry of study.json, or of that of the study around it."""
-    found = (known(study.manifest) or {}).get(name)
+    found = (read_or_none(study.manifest) or {}).get(name)
     if not found and study.root.resolve().parent.name in around:
-        return _kept(Study(study.root.resolve().parent.parent), name)
+        return _read_entry(Study(study.root.resolve().parent.parent), name)
     return found if isinstance(found, dict) else {}
 
 
@@ -151,10 +151,10 @@ def study_unit(study: Study | None) -> str:
 
 def command_of(root: Path) -> Sequence[str]:
     """Return the launcher command of a study; empty for a file or where none is known."""
-    return (known(Study(root).command) or ()) if root.is_dir() else ()
+    return (read_or_none(Study(root).command) or ()) if root.is_dir() else ()
 
 
-def known(read_or_make: Callable[[], T]) -> T | None:
+def read_or_none(read_or_make: Callable[[], T]) -> T | None:
     """Return what is read or made; None where it cannot be."""
     try:
         return read_or_make()
@@ -187,14 +187,14 @@ def model_record(
 
 def structure_of(study: Study) -> Structure:
     """Return what the first extension that recognises a study's program knows of it."""
-    ways: Iterator[Callable[[Traces], Structure | None]] = provided("structures")
+    ways: Iterator[Callable[[Traces], Structure | None]] = load_provided("structures")
     traces = traces_of(study)
     return next((it for way in ways if (it := way(traces)) is not None), Structure())
 
 
 # ---- what the user states of a study -----------------------------------------------------------
 @contextmanager
-def stated(
+def keep_statements(
     study: Study,
     trips: Sequence[str] = (),
     grid: Sequence[str] = (),
@@ -235,7 +235,7 @@ def _refuse_derived(study: Study) -> None:
     if around is not None and study.manifest().get("derived"):
         raise UsageError(
             f"--grid: {study.root} is derived from other values; state the grid for "
-            f"them all: p3s model {quoted(around[0].root)} --grid ..."
+            f"them all: p3s model {quote_word(around[0].root)} --grid ..."
         )
 
 

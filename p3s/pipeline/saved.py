@@ -17,7 +17,7 @@ from p3s.base.serialise import ShapeError, from_data
 from p3s.base.text import ends, plural, processes
 from p3s.pipeline.commands import to_predict
 from p3s.predict.rows import baseline
-from p3s.predict.types import PREDICTION, Efficiencies, Grade, Prediction, Reason, untrusted
+from p3s.predict.types import PREDICTION, Efficiencies, Grade, Prediction, Reason, filter_untrusted
 
 #: Values of a row that a table of counts holds, in this order.
 COUNT_COLUMNS = (
@@ -82,7 +82,7 @@ class PredictionFile:
         """The prediction; raises Damaged where the file makes no sense."""
         wrong, found = first_problem(self.data, load_schema(PREDICTION.file)), None
         try:
-            found = None if wrong else from_data(Prediction, _known(self.data), more=True)
+            found = None if wrong else from_data(Prediction, _strip_schema(self.data), more=True)
         except ShapeError as err:
             wrong = str(err)
         if found is None or (wrong := _disorder(found)):
@@ -132,7 +132,7 @@ class PredictionFile:
     @property
     def trustworthy(self) -> bool:
         """Whether no reason speaks against trusting it."""
-        return not untrusted(self.reasons)
+        return not filter_untrusted(self.reasons)
 
     def at(self, n: int) -> Mapping[str, Any]:
         """Return the row of a process count; raises P3SError when it was not predicted."""
@@ -194,7 +194,7 @@ def read_prediction(path: Path | str) -> Prediction:
     return PredictionFile.load(path).content
 
 
-def _known(data: Mapping[str, Any]) -> dict[str, Any]:
+def _strip_schema(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a file is its record: all but the name and version of its schema."""
     return {key: value for key, value in data.items() if key not in ("schema", "schema_version")}
 

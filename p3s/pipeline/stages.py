@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from p3s.base.artefacts import file_bytes, is_stale, parse_json
-from p3s.base.errors import Damaged, OtherVersion, P3SError
+from p3s.base.errors import DamagedFile, OtherVersion, P3SError
 from p3s.base.progress import Progress
 from p3s.base.records import is_old_replay
 from p3s.base.settings import (
@@ -20,7 +20,7 @@ from p3s.base.settings import (
     MIN_SETTINGS,
     Setting,
     alike_in_threads,
-    filled,
+    fill_parameters,
     parameters,
     parent_of,
     parse_setting,
@@ -31,10 +31,10 @@ from p3s.base.settings import (
     value_text,
 )
 from p3s.base.study import SIGNATURE_SCHEMA, SIGNATURE_VERSION, Study, read_json, write_json
-from p3s.base.text import joined, processes, quoted, size_text
+from p3s.base.text import join_words, processes, quote_word, size_text
 from p3s.machine.machinefile import NAME
 from p3s.pipeline.commands import Commands, another_value, counts_to_add
-from p3s.pipeline.records import known, known_of, model_of
+from p3s.pipeline.records import known_of, model_of, read_or_none
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
 
         bar.start("fitting the cost of computation")
         fit, again_at = partial(build_compute, study.root), partial(make_times, traces_of(study))
-        made = _mended(study, fit, Damaged, "times were", load_times, again_at, bar)
+        made = _make_or_mend(study, fit, DamagedFile, "times were", load_times, again_at, bar)
         if made is not None:
             bar.done(
                 f"cost of computation fitted from {', '.join(map(str, made.counts))} "
@@ -206,10 +206,10 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
 
         bar.start("fitting the model")
         fit, again_at = partial(fit_model, study, holdout), partial(characterize, traces_of(study))
-        _mended(study, fit, P3SError, "signature was", load_table, again_at, bar)
+        _make_or_mend(study, fit, P3SError, "signature was", load_table, again_at, bar)
         load_phases(traces_of(study))  # of the same counts
         without = study.left_out()
-        less = f", without {joined(without)}" if without else ""
+        less = f", without {join_words(without)}" if without else ""
         bar.done(f"model fitted from {processes(counts)}{less}")
 
 
@@ -244,11 +244,11 @@ def too_few(study: Study, counts: Sequence[int]) -> str:
     commands, gone, without = Commands(study), study.gone_counts(), study.left_out()
     text = (
         f"{study.root}: the model needs {MIN_COUNTS} process counts, {len(counts)} "
-        f"{'is' if len(counts) == 1 else 'are'} there ({joined(counts) or 'none'})"
+        f"{'is' if len(counts) == 1 else 'are'} there ({join_words(counts) or 'none'})"
     )
     if without:
         them = "it" if len(without) == 1 else "them"
-        text += f"; {joined(without)} left out: {commands.take_back(without)} takes {them} back"
+        text += f"; {join_words(without)} left out: {commands.take_back(without)} takes {them} back"
     if gone:
         return (
             f"{text}; the runs at {processes(gone)} were deleted: to trace them again, run "
@@ -271,7 +271,7 @@ def _knows_more(study: Study, _: int) -> bool:
         return False  # damaged: reading it says so
 
 
-def _mended(
+def _make_or_mend(
     study: Study,
     make: Callable[[], T],
     error: type[P3SError],
@@ -383,14 +383,14 @@ def base_path(study: Study, given: Path | None) -> Path:
             return path
     raise P3SError(
         f"{study.root / NAME}: not there, so nothing says what the runs' own machine costs; on "
-        f"that machine run p3s machine measure -o {quoted(study.root / NAME)}, or name its file "
-        "with --base"
+        f"that machine run p3s machine measure -o {quote_word(study.root / NAME)}, or name its "
+        "file with --base"
     )
 
 
 def machine_file(study: Study) -> Path | None:
     """Return the machine file that belongs to a study, None where there is none."""
-    return known(lambda: base_path(study, None))
+    return read_or_none(lambda: base_path(study, None))
 
 
 def earlier_counts(study: Study, bar: Progress) -> list[int]:
@@ -407,7 +407,7 @@ def earlier_counts(study: Study, bar: Progress) -> list[int]:
     return [row.n for row in found.counts if row.n not in found.traced_counts]
 
 
-def doubted(study: Study, counts: Sequence[int]) -> dict[int, str]:
+def doubt_counts(study: Study, counts: Sequence[int]) -> dict[int, str]:
     """Return why the program may not run at some counts, where what it was traced at tells."""
     from p3s.model.grid.admissible import doubt
     from p3s.model.stage import as_of_now, read
@@ -467,7 +467,7 @@ def build_family(root: Path, say: Callable[[str], None] = lambda text: None) -> 
     Every setting with at least three counts must have its model.json. Raises P3SError where
     fewer than two settings have one.
     """
-    from p3s.costs.parameters.fit import Traced, fit_family
+    from p3s.costs.parameters.fit import TracedSetting, fit_family
     from p3s.costs.parameters.laws import FAMILY
     from p3s.signature.store import load_table
 
@@ -484,7 +484,7 @@ def build_family(root: Path, say: Callable[[str], None] = lambda text: None) -> 
     for setting, at in settings:
         model = model_of(at) if setting_name(setting) in able else None
         tables = [load_table(at.root, n) for n in at.signature_counts()]
-        traced.append(Traced(setting, tables, model))
+        traced.append(TracedSetting(setting, tables, model))
     units = {one.model.work_unit for one in traced if one.model is not None}
     if len(units) > 1:
         raise P3SError(
@@ -511,7 +511,7 @@ def load_family(root: Path) -> Family:
 
     path = family_path(root)
     if not path.exists():
-        raise P3SError(f"{path}: not there; run p3s model {quoted(root)}")
+        raise P3SError(f"{path}: not there; run p3s model {quote_word(root)}")
     return FAMILY.read(path)
 
 
@@ -520,7 +520,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
 
     The study's family.json must be there and the setting must name all its parameters.
     """
-    from p3s.costs.parameters.fit import choose, derived
+    from p3s.costs.parameters.fit import choose, derive_model
     from p3s.model.stage import write
     from p3s.pipeline.costing import build_compute, times_of
 
@@ -536,8 +536,8 @@ def instantiate(root: Path, setting: Setting) -> Path:
     traced = {name: value_study(study, parse_setting(name)) for name in part.settings}
     models = {name: model_of(at) for name, at in traced.items()}
     times = {name: times_of(at.root, at.signature_counts()) for name, at in traced.items()}
-    model, points = derived(family, part, models, times, setting)
-    made = Study.create(at.root, filled(study.command(), setting))
+    model, points = derive_model(family, part, models, times, setting)
+    made = Study.create(at.root, fill_parameters(study.command(), setting))
     made.update(
         derived=True,
         parent="../..",

@@ -44,23 +44,25 @@ def left_without(
     """
     for n in gone:
         if n not in have:
-            raise UsageError(f"--without {n}: no run at {processes(n)}; there are {_listed(have)}")
+            raise UsageError(
+                f"--without {n}: no run at {processes(n)}; there are {_list_counts(have)}"
+            )
         if n in taken:
             raise UsageError(f"--without {n} --with {n}: give one of them")
     for n in taken:
         if n not in before:
-            raise UsageError(f"--with {n}: is not left out; left out: {_listed(before)}")
+            raise UsageError(f"--with {n}: is not left out; left out: {_list_counts(before)}")
     left = sorted({*before, *gone} - set(taken))
     stay = [n for n in have if n not in left]
     if len(stay) < MIN_COUNTS:
         raise UsageError(
             f"--without {','.join(map(str, gone))}: {len(stay)} process counts would stay "
-            f"({_listed(stay)}), the model needs {MIN_COUNTS}; trace another first"
+            f"({_list_counts(stay)}), the model needs {MIN_COUNTS}; trace another first"
         )
     return left
 
 
-def _listed(counts: Sequence[int]) -> str:
+def _list_counts(counts: Sequence[int]) -> str:
     return ", ".join(map(str, counts)) or "none"
 
 
@@ -163,7 +165,7 @@ def _with_dimensions(known: Statement, ndims: int, option: str) -> Statement:
                 f"{option}: {ndims} dimensions, but {shape(dims)} at {n} processes "
                 "is stated; --grid none takes that back"
             )
-    return _checked(replace(known, ndims=ndims), option)
+    return _check_fastest(replace(known, ndims=ndims), option)
 
 
 def _with_fastest(known: Statement, word: str) -> Statement:
@@ -175,10 +177,10 @@ def _with_fastest(known: Statement, word: str) -> Statement:
             f"--fastest {word}: say first, last, or the number of a dimension, "
             f"0 to {MAX_DIMENSIONS - 1}"
         )
-    return _checked(replace(known, fastest=numbers[word]), f"--fastest {word}")
+    return _check_fastest(replace(known, fastest=numbers[word]), f"--fastest {word}")
 
 
-def _checked(known: Statement, option: str) -> Statement:
+def _check_fastest(known: Statement, option: str) -> Statement:
     if known.fastest is not None and 0 < known.ndims <= known.fastest:
         raise UsageError(
             f"{option}: dimension {known.fastest} of a grid of {known.ndims} "

@@ -22,11 +22,11 @@ from p3s.model.stage import NAME as MODEL
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
 from p3s.pipeline.commands import Commands
-from p3s.pipeline.records import known, model_of, opened, structure_of
+from p3s.pipeline.records import load_study, model_of, read_or_none, structure_of
 from p3s.pipeline.saved import read_prediction
 from p3s.predict.doubts import of_validation
 from p3s.predict.estimates import Dealt, Structure
-from p3s.predict.residual import Measured, measured_in
+from p3s.predict.residual import RunMeasurement, measured_in
 from p3s.predict.types import Count, Prediction, Reason
 from p3s.signature.signature import read_alike
 from p3s.signature.tables import table_of
@@ -45,7 +45,7 @@ WHY_NOT = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class VerdictCount:
     """How many calls of the model have a verdict at the count of a run, and how many differ."""
 
     verdict: str
@@ -64,7 +64,7 @@ class Validation:
     counts: tuple[int, ...]
     model_crc: int
     compared: Comparison
-    verdicts: tuple[Kept, ...]
+    verdicts: tuple[VerdictCount, ...]
     run_time: Mapping[str, Any]
     reasons: tuple[Reason, ...]
     dealt: Dealt | None = None
@@ -94,7 +94,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
 
     Every event of the run counts in every number.
     """
-    study = opened(Path(study_dir))
+    study = load_study(Path(study_dir))
     model, traces = model_of(study), traces_of(study)
     run = run_files(Path(run_dir))
     if run.np != n:
@@ -112,7 +112,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
             f"run `p3s validate -n {n}` again"
         )
     table = table_of([part], [run.wall_ns], str(run_dir))
-    compared = compare(model, table, _moved(study.root, n))
+    compared = compare(model, table, _read_factors(study.root, n))
     if compared.order is not None:  # which ranks' partners may come in any order
         compared = replace(compared, order=left_to_chance(compared.order, Path(run_dir)))
     structure, said = structure_of(study), tuple(of_validation(compared, Commands(study)))
@@ -141,7 +141,7 @@ def _dealt(
     return dealt, reasons
 
 
-def _moved(root: Path, n: int) -> dict[int, float]:
+def _read_factors(root: Path, n: int) -> dict[int, float]:
     """Return the factors of the phases' work where it was moved to another number of threads."""
     compute = load_compute(root)
     if compute is None or compute.teams is None:
@@ -150,12 +150,12 @@ def _moved(root: Path, n: int) -> dict[int, float]:
     return {factor.phase: teams.of(factor.phase, n)[0] for factor in teams.factors}
 
 
-def _verdicts(model: Model, compared: Comparison) -> tuple[Kept, ...]:
+def _verdicts(model: Model, compared: Comparison) -> tuple[VerdictCount, ...]:
     """Return for each verdict how many calls have it at the count, and how many are not so."""
     verdicts = [item.verdict for item in judged_at(model, compared.n).items]
     wrong = [verdicts[i] for i in compared.items_wrong]
     return tuple(
-        Kept(v, verdicts.count(v), wrong.count(v)) for v in dict.fromkeys(sorted(verdicts))
+        VerdictCount(v, verdicts.count(v), wrong.count(v)) for v in dict.fromkeys(sorted(verdicts))
     )
 
 
@@ -166,7 +166,7 @@ def run_time(root: Path, run_dir: Path, n: int) -> dict[str, Any]:
     """
     records = [run for run in runs_in(run_dir.parent, n) if run.path == run_dir]
     run = measured_in(records, n)
-    prediction = known(lambda: read_prediction(root))  # none, or of another version
+    prediction = read_or_none(lambda: read_prediction(root))  # none, or of another version
     rows = prediction.counts if prediction else ()
     row = next((row for row in rows if row.n == n), None)
     low, high = (row.model_low_s, row.model_high_s) if row else (None, None)
@@ -186,7 +186,7 @@ def run_time(root: Path, run_dir: Path, n: int) -> dict[str, Any]:
     }
 
 
-def _why_no_run(run: Measured | None) -> str:
+def _why_no_run(run: RunMeasurement | None) -> str:
     """Return why a run's time does not tell how fast the program is, "" where it does."""
     if run is None:
         return "untimed"

@@ -12,11 +12,11 @@ from p3s.model.order.kinds import Kinds
 from p3s.predict.commands import NO_STUDY, Proposals
 from p3s.predict.distribution import Rival
 from p3s.predict.estimates import Estimates
-from p3s.predict.residual import Measured
+from p3s.predict.residual import RunMeasurement
 from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import CHANCE_LIMIT, CODES, Count, Grade, Network, Reason, Residual, part_s
-from p3s.simulate.totals import Followed
+from p3s.simulate.totals import SimulationGaps
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,7 +71,7 @@ class Case:
     rows: Sequence[Count]
     base: Count
     times: Mapping[int, PhaseTimes]
-    runs: Mapping[int, Measured] = field(default_factory=dict)
+    runs: Mapping[int, RunMeasurement] = field(default_factory=dict)
     traced: Sequence[int] = ()
     residuals: Sequence[Residual] = ()
     contradicting: Mapping[int, tuple[str, float]] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Case:
         return {n: made.mpi.why_not for n, made in self.times.items() if n > 1}
 
     @property
-    def followed(self) -> dict[int, Followed]:
+    def followed(self) -> dict[int, SimulationGaps]:
         """How far a simulation got with the messages of each count."""
         return {n: made.mpi.followed for n, made in sorted(self.times.items())}
 
@@ -180,7 +180,7 @@ class Doubt:
 Doubts = Iterable[Doubt]
 
 
-def weighed(doubt: Doubt, estimated: Collection[int]) -> Reason:
+def grade_doubt(doubt: Doubt, estimated: Collection[int]) -> Reason:
     """Return a reason with its grade, by the most that it costs at counts that are estimated.
 
     Below SMALL it is to be minded; up to MUCH the prediction is rough; beyond that, or without a

@@ -9,7 +9,7 @@ from p3s.capture.other_calls import OtherCall
 from p3s.model.comparison import Comparison
 from p3s.predict import doubts, reach
 from p3s.predict.advice import again, another, measure, narrower, narrower_by
-from p3s.predict.case import SMALL, Case, Doubt, Doubts, weighed
+from p3s.predict.case import SMALL, Case, Doubt, Doubts, grade_doubt
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
 from p3s.predict.rows import row_of
 from p3s.predict.times import PhaseTimes
@@ -145,14 +145,14 @@ def rules(case: Case) -> Iterator[Doubt]:
         yield Doubt.of(reason, costs[code])
 
 
-def checked(case: Case) -> Doubts:
+def check_comparisons(case: Case) -> Doubts:
     """Say what the model missed of runs that it was not made from; of each code the first.
 
     Of the largest traced count, which was held out, and of validations.
     """
     facts, held = case.facts, case.facts.holdout
     pairs = [
-        (held.comparison if held else None, doubts.missed(held, commands=case.commands)),
+        (held.comparison if held else None, doubts.judge_holdout(held, commands=case.commands)),
         *((run, doubts.of_validation(run, case.commands)) for run in facts.validations),
     ]
     found: dict[str, Doubt] = {}
@@ -171,7 +171,7 @@ def _of_comparison(reason: Reason, run: Comparison | None, case: Case) -> Doubt:
         return Doubt.of(reason, costs, drawn=False)  # what no part knows holds it
     if reason.code == "left-out":
         return Doubt.of(reason, {row.n: run.unmodelled.share_of_time for row in case.rows})
-    share = max((1.0 - min(right, 1.0) for _, right in doubts.agreed(run)), default=0.0)
+    share = max((1.0 - min(right, 1.0) for _, right in doubts.measure_agreement(run)), default=0.0)
     turns = {each.phase: abs(each.predicted / max(each.true, 1) - 1.0) for each in run.weights.each}
     costs = {}
     for row in case.rows:
@@ -389,11 +389,11 @@ BEFORE: tuple[Callable[[Case], Doubts], ...] = (
     stand_ins,
     structure,
     rules,
-    checked,
+    check_comparisons,
     order,
     other_calls,
-    reach.emptied,
-    reach.extrapolated,
+    reach.doubt_short_messages,
+    reach.doubt_extrapolation,
     reach.below_traced,
     reach.far_outside,
     contradicts,
@@ -415,7 +415,7 @@ def reasons_of(case: Case, found: Doubts) -> list[Reason]:
     found: what speaks against the estimates.
     """
     after = (doubt for check in AFTER for doubt in check(case))
-    reasons = dict.fromkeys(weighed(each, case.estimated) for each in (*found, *after))
+    reasons = dict.fromkeys(grade_doubt(each, case.estimated) for each in (*found, *after))
     return sorted(with_allowed(reasons, case.facts.allowed), key=_rank)
 
 
@@ -424,7 +424,7 @@ def of_estimate(times: PhaseTimes) -> list[Reason]:
     row = row_of(times, None, {})
     case = Case(rows=[row], base=row, times={row.n: times})
     checks = (rules, structure, communication, simulation)
-    return [weighed(each, case.estimated) for check in checks for each in check(case)]
+    return [grade_doubt(each, case.estimated) for check in checks for each in check(case)]
 
 
 def _rank(reason: Reason) -> tuple[bool, bool, float]:

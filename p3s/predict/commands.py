@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from p3s.base.command_lines import listed
+from p3s.base.command_lines import join_counts
 from p3s.base.text import command_line
 
 
@@ -26,7 +26,7 @@ class Proposals:
 
     def predict(self, counts: int | Sequence[int], *words: str) -> str:
         """Return the command that predicts counts."""
-        return self.of("predict", "-n", listed(counts), *words)
+        return self.of("predict", "-n", join_counts(counts), *words)
 
     def regress(self) -> str:
         """Return the command that fits the run times alone."""
@@ -44,7 +44,7 @@ class Proposals:
         """
         more = ["-r", str(repeats)] if repeats > 1 else []
         more += ["--work", work] if work else []
-        return command_line(["p3s", "characterize", "-n", listed(counts), *more])
+        return command_line(["p3s", "characterize", "-n", join_counts(counts), *more])
 
     def larger(self, n: int) -> int | None:
         """Return a count above ``n``, the largest that ran, that the program is likely to take.

@@ -60,7 +60,7 @@ class Rival:
     def factors(self) -> Floats:
         """Return the multiple of the time of each draw: 1 where the model is right, (NUMBER,)."""
         chosen = (_order(f"chosen {self.code}") + 0.5) / NUMBER < self.chance
-        moved = _moved(f"rival {self.code}", _RIVAL)
+        moved = _draw_factors(f"rival {self.code}", _RIVAL)
         return np.where(chosen, 1.0 + min(self.share, 1.0) * (moved - 1.0), 1.0)
 
 
@@ -69,7 +69,7 @@ def draws(parts: Mapping[str, Factors | None], rivals: Iterable[Rival] = ()) -> 
     found = np.ones(NUMBER)
     for name, ends in parts.items():
         if ends is not None:
-            found *= _moved(name, ends)
+            found *= _draw_factors(name, ends)
     for rival in rivals:
         found *= rival.factors()
     return found
@@ -98,7 +98,7 @@ def evenly(low: float, high: float) -> Floats:
     return np.asarray(low + (high - low) * (_order("repeats") + 0.5) / NUMBER)
 
 
-def _moved(name: str, ends: Factors) -> Floats:
+def _draw_factors(name: str, ends: Factors) -> Floats:
     """Return the factors of a part's draws, (NUMBER,)."""
     low, high = (math.log(max(end, _LEAST)) for end in ends)
     deviate = _deviates(name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import COLLECTIVE, IO, SEND, kind_of
-from p3s.base.text import joined, over, plural, processes
+from p3s.base.text import join_words, over, plural, processes
 from p3s.model.comparison import Comparison, HoldOut, Moved
 from p3s.model.law_types import Order
 from p3s.model.order.kinds import Kinds
@@ -114,7 +114,7 @@ def of_structure(head: Mapping[str, Any], commands: Proposals = NO_STUDY) -> lis
     n = int(head["n"])
     used = _extents(head["grid"])
     grids = [each for each in map(_extents, found["grids"]) if each != used]
-    what = f"process grids {joined([used, *grids], 'or')}" if grids else "several partners"
+    what = f"process grids {join_words([used, *grids], 'or')}" if grids else "several partners"
     return [
         Reason(
             "open",
@@ -137,7 +137,7 @@ def _extents(dims: Iterable[int]) -> str:
     return "x".join(map(str, dims))
 
 
-def missed(
+def judge_holdout(
     holdout: HoldOut | None, limit: float = HOLDOUT_LIMIT, commands: Proposals = NO_STUDY
 ) -> list[Reason]:
     """Say when the model, fitted without the largest traced count, missed that count.
@@ -159,13 +159,13 @@ def _calls_missed(
     code: str, text: str, there: Comparison, advice: str, limit: float = HOLDOUT_LIMIT
 ) -> list[Reason]:
     """Say what a model misses of a run: messages, collectives, calls on files, iterations."""
-    wrong = [name for name, right in agreed(there) if right < limit]
+    wrong = [name for name, right in measure_agreement(there) if right < limit]
     if off := there.weights.phases - there.weights.exact:
         wrong.append(f"{off} of {plural(there.weights.phases, 'phase weight')}")
-    return [Reason(code, f"{text} {joined(wrong)}", advice)] if wrong else []
+    return [Reason(code, f"{text} {join_words(wrong)}", advice)] if wrong else []
 
 
-def agreed(there: Comparison) -> list[tuple[str, float]]:
+def measure_agreement(there: Comparison) -> list[tuple[str, float]]:
     """Return how many messages, collectives and calls on files differ, and the share that is right.
 
     What the model left open is right.

@@ -9,7 +9,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.extensions import Estimator, extensions
-from p3s.simulate.totals import Followed, StandIns
+from p3s.simulate.totals import SimulationGaps, StandIns
 
 #: Of Communication.seconds: the time in calls, its parts, the ends of its interval.
 COMM, WAITING, TRANSFER, SOFTWARE, LOW, HIGH = range(6)
@@ -101,7 +101,7 @@ class Communication:
     why_not: str = ""
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    followed: Followed = Followed()
+    followed: SimulationGaps = SimulationGaps()
     beside: Floats | None = None
     stand_ins: StandIns | None = None
     draws: Draws | None = None

@@ -15,7 +15,7 @@ from p3s.predict import estimators
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL, Say, silent
 from p3s.predict.estimators import Communication
 from p3s.predict.estimators.settings import USUAL, Setting
-from p3s.predict.residual import Measured
+from p3s.predict.residual import RunMeasurement
 from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.types import Prediction, Reason
@@ -230,7 +230,7 @@ class Structure:
         """Return estimates with its own times in place of the traced schedule's."""
         return made
 
-    def even(self, run: Measured) -> Measured:
+    def even(self, run: RunMeasurement) -> RunMeasurement:
         """Return a traced run without what depends on timing."""
         return run
 

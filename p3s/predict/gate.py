@@ -21,11 +21,11 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.text import joined, likely, processes
+from p3s.base.text import join_words, likely, processes
 from p3s.predict.commands import Proposals
 from p3s.predict.distribution import ratio
-from p3s.predict.rows import drawn
-from p3s.predict.types import CHANCE_LIMIT, Count, Prediction, Recommended, untrusted
+from p3s.predict.rows import draw_times
+from p3s.predict.types import CHANCE_LIMIT, Count, Prediction, Recommended, filter_untrusted
 
 #: A longer condition is a mistake.
 MAX_LENGTH = 500
@@ -124,7 +124,7 @@ class Condition:
         return self.left.base or self.right.base
 
 
-class Saved(Protocol):
+class SavedPrediction(Protocol):
     """A prediction and its file, None where it is in none."""
 
     @property
@@ -135,7 +135,7 @@ class Saved(Protocol):
 
 
 @dataclass(frozen=True)
-class _Unsaved:
+class _UnsavedPrediction:
     """A prediction that is in no file."""
 
     content: Prediction
@@ -241,7 +241,9 @@ def _first(text: str) -> str:
     return repr(text.split()[0]) if text else "the end"
 
 
-def check(condition: Condition, prediction: Saved, base: Saved | None = None) -> Finding:
+def check(
+    condition: Condition, prediction: SavedPrediction, base: SavedPrediction | None = None
+) -> Finding:
     """Return whether a condition is true of a prediction, and of ``base`` where it names that.
 
     Raises UsageError for a count or a base that is not there, P3SError for a value that is null.
@@ -252,8 +254,8 @@ def check(condition: Condition, prediction: Saved, base: Saved | None = None) ->
         value = _value(condition, side, base if side.base else prediction)
         sides.append(value)
         if side.name:
-            one = _scaled(value, 1.0 / side.factor) if side.factor else value
-            named.append((_shown(side), one))
+            one = _scale_value(value, 1.0 / side.factor) if side.factor else value
+            named.append((_name_side(side), one))
     left, right = sides
     compare = _COMPARE[condition.sign]
     met = compare(left.value, right.value)
@@ -266,12 +268,12 @@ def check(condition: Condition, prediction: Saved, base: Saved | None = None) ->
     return Finding(condition, met, certain, tuple(named), chance)
 
 
-def _shown(side: Side) -> str:
+def _name_side(side: Side) -> str:
     at = f"@{side.at}" if side.at else ""
     return f"{'base.' if side.base else ''}{side.name}{'.' if side.end else ''}{side.end}{at}"
 
 
-def _value(condition: Condition, side: Side, prediction: Saved | None) -> Value:
+def _value(condition: Condition, side: Side, prediction: SavedPrediction | None) -> Value:
     if not side.name:
         return Value(side.factor, side.factor, side.factor, True, side.kind)
     if prediction is None:
@@ -289,7 +291,7 @@ def _value(condition: Condition, side: Side, prediction: Saved | None) -> Value:
         per = content.baseline_n / row.n if side.name == "efficiency" else row.n / 3600.0
         low, high = (None if end is None else end * per for end in (low, high))
     if found is None and side.name == "knee":  # not reached: somewhere above the largest count
-        return _scaled(Value(math.inf, content.last.n, math.inf, True, COUNT), side.factor)
+        return _scale_value(Value(math.inf, content.last.n, math.inf, True, COUNT), side.factor)
     if side.end:
         found = low = high = low if side.end == "low" else high
     if found is None:
@@ -304,12 +306,12 @@ def _value(condition: Condition, side: Side, prediction: Saved | None) -> Value:
         quantity.kind,
         _draws(side, row, content) if row and not side.end else None,
     )
-    return _scaled(value, side.factor)
+    return _scale_value(value, side.factor)
 
 
 def _draws(side: Side, row: Count, content: Prediction) -> Floats | None:
     """Return joint draws of a quantity of a count; None where it has none."""
-    mine, base = drawn(row), drawn(content.base)
+    mine, base = draw_times(row), draw_times(content.base)
     if mine is None or side.name not in ("time", "cost", "speedup", "efficiency"):
         return None
     if side.name in ("time", "cost"):
@@ -321,20 +323,20 @@ def _draws(side: Side, row: Count, content: Prediction) -> Floats | None:
     return ratio(base, mine, share * work)
 
 
-def _row(condition: Condition, side: Side, prediction: Saved) -> Count:
+def _row(condition: Condition, side: Side, prediction: SavedPrediction) -> Count:
     rows = {row.n: row for row in prediction.content.counts}
     at = {"smallest": min(rows), "largest": max(rows)}.get(str(side.at), side.at)
     if at not in rows:
         commands = Proposals(str(prediction.source.parent) if prediction.source else "")
         raise UsageError(
             f"{condition.text!r}: {prediction.source or 'the prediction'} does not have "
-            f"{processes(int(at))}, but {joined(rows)}; predict it first: "
+            f"{processes(int(at))}, but {join_words(rows)}; predict it first: "
             f"{commands.predict(int(at))}"
         )
     return rows[int(at)]
 
 
-def _scaled(value: Value, factor: float) -> Value:
+def _scale_value(value: Value, factor: float) -> Value:
     if factor == 1.0:
         return value
     return replace(
@@ -367,7 +369,7 @@ class Answer:
         return f"{self.demand} at {processes(self.n)}: {self.said}{how}"
 
 
-def answered(text: str, found: Prediction, n: int) -> Answer:
+def answer_demand(text: str, found: Prediction, n: int) -> Answer:
     """Return whether a prediction meets a demand at a count.
 
     ``text``: so many times as fast as at the largest traced count below (1.1x), an efficiency of so
@@ -375,20 +377,20 @@ def answered(text: str, found: Prediction, n: int) -> Answer:
     interval is not known, or neither answer is likely enough.
     """
     smaller = [row.n for row in found.counts if row.n < n and row.n in found.traced_counts]
-    demand = demanded(text, n, max(smaller, default=found.baseline_n))
+    demand = parse_demand(text, n, max(smaller, default=found.baseline_n))
     return settled(text, demand, found, n)
 
 
 def settled(text: str, demand: Condition, found: Prediction, n: int) -> Answer:
     """Return whether a prediction meets a condition at a count; text: the demand in words."""
-    chance = check(demand, _Unsaved(found)).chance
-    chance = None if untrusted(found.reasons) else chance
+    chance = check(demand, _UnsavedPrediction(found)).chance
+    chance = None if filter_untrusted(found.reasons) else chance
     if chance is None or CHANCE_LIMIT < chance < 1.0 - CHANCE_LIMIT:
         return Answer(text, n, "cannot tell", chance)
     return Answer(text, n, "yes" if chance > 0.5 else "no", chance)
 
 
-def demanded(text: str, n: int = 2, before: int = 1) -> Condition:
+def parse_demand(text: str, n: int = 2, before: int = 1) -> Condition:
     """Return a demand as a condition that is true where it is met; UsageError where it is none."""
     try:
         side, rest = _side(text)

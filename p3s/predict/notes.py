@@ -34,8 +34,8 @@ def notes(
     """Return what is to be kept in mind about a prediction; ``asked``: rows that were not run."""
     head = times[rows[-1].n].head
     return [
-        *_approximated(times),
-        *_far(rows, ratio),
+        *_collect_notes(times),
+        *_note_limits(rows, ratio),
         *_outside(asked),
         *_soft_rules(share),
         *unmodelled.sentences(head.get("not_modelled")),
@@ -57,7 +57,7 @@ def not_modelled(times: PhaseTimes, calls: Collection[str] = ()) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _approximated(times: Mapping[int, PhaseTimes]) -> list[str]:
+def _collect_notes(times: Mapping[int, PhaseTimes]) -> list[str]:
     """Return what the chosen estimator left out or guessed, with the counts, each line once."""
     found: dict[str, list[int]] = {}
     for n, made in sorted(times.items()):
@@ -102,7 +102,7 @@ def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
     ]
 
 
-def _far(rows: Sequence[Count], ratio: float) -> list[str]:
+def _note_limits(rows: Sequence[Count], ratio: float) -> list[str]:
     found = []
     unsure = [row.n for row in rows if row.model_low_s is None and row.interval_parts.work is None]
     if unsure:
@@ -122,11 +122,11 @@ def start_and_end(traces: Mapping[int, Traces]) -> tuple[StartAndEnd, ...]:
     return tuple(
         StartAndEnd(n, median_high(found), min(found), max(found))
         for n in sorted(traces)
-        if (found := _measured(traces[n].complete(n)))
+        if (found := _read_launches(traces[n].complete(n)))
     )
 
 
-def _measured(records: Sequence[RunRecord]) -> list[float]:
+def _read_launches(records: Sequence[RunRecord]) -> list[float]:
     """Return the time of each launch beyond its run, of complete runs."""
     found = []
     for record in records:

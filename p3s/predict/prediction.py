@@ -15,9 +15,15 @@ from p3s.predict.case import Case, Doubt, Facts, rivals_at
 from p3s.predict.checks import doubts_of, reasons_of
 from p3s.predict.distribution import residual_ends
 from p3s.predict.estimated import TYPICAL
-from p3s.predict.residual import Measured, below_traced, contradictions, missed, residuals
-from p3s.predict.rows import baseline, related, row_of, with_interval
-from p3s.predict.scaling import knee, limits, recommended, with_efficiencies
+from p3s.predict.residual import (
+    RunMeasurement,
+    below_traced,
+    contradictions,
+    find_excess,
+    residuals,
+)
+from p3s.predict.rows import add_speedup, baseline, row_of, with_interval
+from p3s.predict.scaling import knee, limits, recommend_count, with_efficiencies
 from p3s.predict.times import END, REST, START, PhaseTimes
 from p3s.predict.types import Count, Law, PhaseAt, PhaseLaw, Prediction, part_s
 
@@ -108,7 +114,7 @@ NO_MODEL = Facts()
 
 def compose(
     times: Mapping[int, PhaseTimes],
-    runs: Mapping[int, Measured],
+    runs: Mapping[int, RunMeasurement],
     traced: Sequence[int],
     facts: Facts = NO_MODEL,
 ) -> Prediction:
@@ -146,7 +152,7 @@ def compose(
     )
     found = doubts_of(case)
     rows = _without_empty_ends([_with_interval(row, case, found) for row in rows])
-    rows = _related(rows, facts)
+    rows = _add_speedups(rows, facts)
     rows = with_efficiencies(rows, times, runs, baseline(rows).n, weak=facts.weak)
     base = baseline(rows)
     case = replace(case, rows=rows, base=base)
@@ -159,7 +165,7 @@ def compose(
         baseline_measured=base.time_from == "measured",
         knee=knee(rows, facts.threshold),
         knee_efficiency=facts.threshold,
-        recommended=recommended(rows, facts.threshold, facts.admits),
+        recommended=recommend_count(rows, facts.threshold, facts.admits),
         network=facts.network,
         estimator=last.mpi.estimator,
         estimator_why=facts.why,
@@ -201,19 +207,22 @@ def _with_interval(row: Count, case: Case, found: Sequence[Doubt]) -> Count:
     own = max(math.log(work[1]), -math.log(max(work[0], 1e-9)))
     off = case.computes(row.n) * case.work_missed
     beyond = max(math.log2(row.n / max(case.traced, default=row.n)), 0.0)
-    runs, checked = missed(case.residuals, case.rows, row.n), math.sqrt(max(off**2 - own**2, 0.0))
+    runs, checked = (
+        find_excess(case.residuals, case.rows, row.n),
+        math.sqrt(max(off**2 - own**2, 0.0)),
+    )
     ends = residual_ends(case.talk(row.n), beyond, runs, checked)
     heeded = [each for each in found if each.code not in case.facts.allowed]
     return with_interval(row, times, ends, rivals_at(heeded, row.n))
 
 
-def _related(rows: Sequence[Count], facts: Facts) -> list[Count]:
+def _add_speedups(rows: Sequence[Count], facts: Facts) -> list[Count]:
     """Return the rows with their speedups, relative to the baseline."""
     base = baseline(rows)
     if not facts.weak:
-        return [related(row, base) for row in rows]
+        return [add_speedup(row, base) for row in rows]
     return [
-        replace(related(row, base, row.n / base.n), setting=facts.settings.get(row.n))
+        replace(add_speedup(row, base, row.n / base.n), setting=facts.settings.get(row.n))
         for row in rows
     ]
 

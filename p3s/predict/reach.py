@@ -21,7 +21,7 @@ NOTED = 1.5
 OUTSIDE_LIMIT = 16.0
 
 
-def emptied(case: Case) -> Iterator[Doubt]:
+def doubt_short_messages(case: Case) -> Iterator[Doubt]:
     """Say at which counts messages fall below one element.
 
     Programs take another way there than the one that was traced.
@@ -42,7 +42,7 @@ def emptied(case: Case) -> Iterator[Doubt]:
     )
 
 
-def extrapolated(case: Case) -> Iterator[Doubt]:
+def doubt_extrapolation(case: Case) -> Iterator[Doubt]:
     """Say when the largest count is too far from the traced ones."""
     most = max(case.traced, default=0)
     if most and case.last.n <= EXTRAPOLATION_LIMIT * most:

@@ -24,7 +24,7 @@ _EMULATOR = "qemu"
 
 
 @dataclass(frozen=True)
-class Measured:
+class RunMeasurement:
     """What was measured at one traced count.
 
     ``wall_s`` runs from the end of MPI_Init to the start of MPI_Finalize: largest over the ranks,
@@ -72,7 +72,7 @@ class RunTimes:
     emulated: bool = False
 
 
-def measured(traces: Traces, np: int) -> Measured | None:
+def read_measurement(traces: Traces, np: int) -> RunMeasurement | None:
     """Return what the complete runs at ``np`` took; None when there is none that tells.
 
     Beside runs in an emulator, which have no times, it is what native runs of the count took.
@@ -81,14 +81,14 @@ def measured(traces: Traces, np: int) -> Measured | None:
     return measured_in(native or traces.complete(np), np)
 
 
-def measured_in(records: Sequence[RunRecord], np: int) -> Measured | None:
+def measured_in(records: Sequence[RunRecord], np: int) -> RunMeasurement | None:
     """Return what these runs took; None when there are none, or they ran in an emulator."""
     times = [times_of(record.path) for record in records]
     if not times or any(run.emulated for run in times):
         return None
     best = min(times, key=lambda run: run.wall_s)
     shared = any(record.info.get("oversubscribed", True) for record in records)
-    return Measured(
+    return RunMeasurement(
         np,
         best.wall_s,
         max(run.wall_s for run in times),
@@ -189,7 +189,7 @@ def is_off(ratio: float) -> bool:
     return not 1 / RESIDUAL_LIMIT <= ratio <= RESIDUAL_LIMIT
 
 
-def missed(found: Sequence[Residual], rows: Sequence[Count], n: int) -> float:
+def find_excess(found: Sequence[Residual], rows: Sequence[Count], n: int) -> float:
     """Return what runs took beside what the model's own interval allows, as a share at ``n``.
 
     The largest of the traced counts, as a logarithm: of run times where they tell, else of
@@ -245,7 +245,7 @@ _SMALLEST = 3
 
 
 def contradictions(
-    runs: Mapping[int, Measured], model_s: Mapping[int, float]
+    runs: Mapping[int, RunMeasurement], model_s: Mapping[int, float]
 ) -> dict[int, tuple[str, float]]:
     """Return the count that contradicts the others, if one does: what is off, and how much.
 
@@ -257,7 +257,7 @@ def contradictions(
         for n, run in runs.items()
         if run.totals_s and all(total > 0 for total in run.totals_s)
     }
-    for n, ratio, by in _odd(work, sloped=True):
+    for n, ratio, by in _find_outliers(work, sloped=True):
         if not _agree(runs[n].totals_s):
             found.append((by, n, ("computation", ratio)))
     times = {
@@ -265,7 +265,7 @@ def contradictions(
         for n, run in runs.items()
         if run.representative and run.wall_s > 0 and model_s.get(n, 0.0) > 0
     }
-    for n, ratio, by in _odd(times, sloped=False):
+    for n, ratio, by in _find_outliers(times, sloped=False):
         if not (len(runs[n].totals_s) > 1 and _agree((runs[n].wall_s, runs[n].wall_max_s))):
             found.append((by, n, ("run time", ratio)))
     if not found:
@@ -278,7 +278,7 @@ def _agree(repeats: Sequence[float]) -> bool:
     return len(repeats) > 1 and max(repeats) <= AGREE * min(repeats)
 
 
-def _odd(logs: Mapping[int, float], *, sloped: bool) -> list[tuple[int, float, float]]:
+def _find_outliers(logs: Mapping[int, float], *, sloped: bool) -> list[tuple[int, float, float]]:
     """Return counts that take longer than the others say: ratio, and by how many deviations.
 
     ``logs``: logarithm of a value that is about constant, or (``sloped``) a power of the count.
@@ -290,7 +290,7 @@ def _odd(logs: Mapping[int, float], *, sloped: bool) -> list[tuple[int, float, f
         if len(others) < 2:
             continue
         line = sloped and len(others) > 2
-        expected, deviation = _expected(others, [logs[m] for m in others], n, line)
+        expected, deviation = _predict_log(others, [logs[m] for m in others], n, line)
         off = logs[n] - expected
         least = LEAST if len(others) > 2 else LEAST_OF_TWO
         grows = sloped and n == counts[0] and logs[n] <= logs[counts[1]]
@@ -299,7 +299,7 @@ def _odd(logs: Mapping[int, float], *, sloped: bool) -> list[tuple[int, float, f
     return found
 
 
-def _expected(
+def _predict_log(
     counts: Sequence[int], logs: Sequence[float], n: int, line: bool
 ) -> tuple[float, float]:
     """Return what other counts say of one, and the standard deviation of its difference to that."""

@@ -25,7 +25,7 @@ from p3s.predict.distribution import (
 )
 from p3s.predict.estimated import ESTIMATORS, SOFTWARE
 from p3s.predict.estimates import Estimate as Told
-from p3s.predict.residual import Measured
+from p3s.predict.residual import RunMeasurement
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, Estimate, IntervalParts, PhaseAt, part_s
 
@@ -37,8 +37,8 @@ _SECONDS_PER_HOUR = 3600.0
 _SAME, _ABOUT_SAME = 1e-3, 0.05
 
 
-def row_of(times: PhaseTimes, run: Measured | None, others: Mapping[str, Told]) -> Count:
-    """Return the row of one count, without its speedup and its cost, which :func:`related` adds.
+def row_of(times: PhaseTimes, run: RunMeasurement | None, others: Mapping[str, Told]) -> Count:
+    """Return the row of one count, without its speedup and its cost (:func:`add_speedup`).
 
     Its interval is that of the estimate itself; :func:`with_interval` adds the rest. ``others``:
     what every estimator says, or why it says nothing. The time is what was measured where that
@@ -92,7 +92,7 @@ def _seconds(phases: Sequence[PhaseAt], own: Mapping[str, Factors | None] | None
         values = [part_s(phase, part) for phase in phases]
         known = [value for value in values if value is not None]
         sums[f"{part}_s"] = float(sum(known)) if len(known) == len(values) else None
-    sums["low_s"], sums["high_s"] = _scaled(sums["time_s"] or 0.0, own)
+    sums["low_s"], sums["high_s"] = _scale_ends(sums["time_s"] or 0.0, own)
     return sums
 
 
@@ -126,7 +126,7 @@ def with_interval(
     phases = []
     for slot, (phase, rank) in enumerate(zip(row.phases, shown_ranks(times), strict=True)):
         own = own_parts(times, rank, slot)
-        ends = _scaled(phase.time_s, None if own is None else {**own, RESIDUAL: residual})
+        ends = _scale_ends(phase.time_s, None if own is None else {**own, RESIDUAL: residual})
         phases.append(replace(phase, low_s=ends[0], high_s=ends[1]))
     row = replace(
         row, interval_parts=parts, model_low_s=low, model_high_s=high, phases=tuple(phases)
@@ -134,13 +134,13 @@ def with_interval(
     return replace(row, low_s=low, high_s=high) if row.time_from == "model" else row
 
 
-def _scaled(seconds: float, parts: Mapping[str, Factors | None] | None) -> Ends:
+def _scale_ends(seconds: float, parts: Mapping[str, Factors | None] | None) -> Ends:
     """Return the ends of a time by its parts, None where they are not known."""
     low, high = known_ends(None if parts is None else draws(parts))
     return (None, None) if low is None or high is None else (seconds * low, seconds * high)
 
 
-def drawn(row: Count) -> Floats | None:
+def draw_times(row: Count) -> Floats | None:
     """Return the draws of a row's time in s, (NUMBER,); None: its interval is not known.
 
     A measured time lies evenly between its repeats' ends.
@@ -153,14 +153,14 @@ def drawn(row: Count) -> Floats | None:
     return row.time_s * row.interval_parts.draws()
 
 
-def related(row: Count, base: Count, work: float = 1.0) -> Count:
+def add_speedup(row: Count, base: Count, work: float = 1.0) -> Count:
     """Return a row with its cost, and speedup and efficiency relative to the baseline.
 
     Cost: one core per process. ``work``: how many times as much there is to do as at the baseline;
     speedups are those of the work.
     """
     speedup = work * base.time_s / row.time_s if row.time_s > 0 else 0.0
-    ends = known_ends(ratio(drawn(base), drawn(row), work), speedup)
+    ends = known_ends(ratio(draw_times(base), draw_times(row), work), speedup)
     return replace(
         row,
         cost_core_h=row.n * row.time_s / _SECONDS_PER_HOUR,

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from p3s.base.text import processes
-from p3s.predict.residual import Measured
+from p3s.predict.residual import RunMeasurement
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Because, Count, Efficiencies, Limit, PhaseAt, Recommended, part_s
 
@@ -57,7 +57,7 @@ def efficiencies(
 def with_efficiencies(
     rows: Sequence[Count],
     times: Mapping[int, PhaseTimes],
-    runs: Mapping[int, Measured],
+    runs: Mapping[int, RunMeasurement],
     base_n: int,
     *,
     weak: bool,
@@ -104,7 +104,7 @@ def _of_model(made: PhaseTimes, scalability: float | None) -> Efficiencies | Non
     return replace(found, transfer=1.0, serialisation=found.communication)  # nobody to wait for
 
 
-def _of_run(run: Measured | None, scalability: float | None) -> Efficiencies | None:
+def _of_run(run: RunMeasurement | None, scalability: float | None) -> Efficiencies | None:
     """Return the efficiencies of a run; only those of its computation where its time tells none."""
     if run is None or not run.totals_s:
         return None
@@ -126,7 +126,7 @@ def knee(rows: Sequence[Count], threshold: float) -> int | None:
     return found
 
 
-def recommended(
+def recommend_count(
     rows: Sequence[Count], threshold: float, admits: Callable[[int], bool] | None = None
 ) -> Recommended | None:
     """Return the largest count on the curve that is efficient enough, its efficiency and why.
@@ -217,7 +217,7 @@ def limits(rows: Sequence[Count], threshold: float, *, weak: bool = False) -> tu
         if 0.0 < threshold < 1.0 and base.model_s > 0.0:
             spare = [ideal(row) * base.model_s * (1.0 / threshold - 1.0) for row in rows]
             ratios = [lost(row, key) / most for row, most in zip(rows, spare, strict=True)]
-            at = _where([row.n for row in rows], ratios)
+            at = _find_crossing([row.n for row in rows], ratios)
         text = _text(phase, share, because, last.n, at, threshold)
         found.append(Limit(key, phase.name, at, share, because, text))
     return tuple(found)
@@ -227,7 +227,7 @@ def _seconds(row: Count, key: int, part: str) -> float:
     return next((part_s(each, part) or 0.0 for each in row.phases if each.phase == key), 0.0)
 
 
-def _where(counts: Sequence[int], ratios: Sequence[float]) -> int | None:
+def _find_crossing(counts: Sequence[int], ratios: Sequence[float]) -> int | None:
     """Return from which count on a ratio stays above 1, straight in log n between two counts."""
     below = [at for at, ratio in enumerate(ratios) if ratio <= 1.0]
     if not below or below[-1] == len(ratios) - 1:

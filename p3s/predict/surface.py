@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from p3s.base.artefacts import write_json
-from p3s.base.serialise import Published
+from p3s.base.serialise import FileFormat
 from p3s.base.text import plural
-from p3s.predict.types import Count, Prediction, Reason, TimeFrom, named, untrusted
+from p3s.predict.types import Count, Prediction, Reason, TimeFrom, filter_untrusted, prefix_reasons
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ def surface_of(
         cores_per_node=cores_per_node,
         base=(first.n, first.threads),
         network=network.label if network is not None else "",
-        cells=tuple(_related(cell, first) for cell in cells),
+        cells=tuple(_add_speedup(cell, first) for cell in cells),
         reasons=(*differ, *once(columns)),
         notes=tuple(dict.fromkeys(most.prediction.notes)),
     )
@@ -158,12 +158,12 @@ def _cell(column: Column, row: Count) -> Cell:
         speedup=1.0,
         efficiency=1.0,
         cost_core_h=row.n * column.threads * row.time_s / 3600,
-        trusted=not untrusted(column.prediction.reasons),
+        trusted=not filter_untrusted(column.prediction.reasons),
         traced=column.traced,
     )
 
 
-def _related(cell: Cell, base: Cell) -> Cell:
+def _add_speedup(cell: Cell, base: Cell) -> Cell:
     speedup = base.time_s / cell.time_s if cell.time_s > 0 else 0.0
     return replace(cell, speedup=speedup, efficiency=speedup * base.cores / cell.cores)
 
@@ -180,12 +180,14 @@ def once(columns: Sequence[Column]) -> Iterable[Reason]:
             found[kind] = column.threads, reason
     for threads, reason in found.values():
         yield from (
-            named([reason], f"with {plural(threads, 'thread')}") if len(columns) > 1 else [reason]
+            prefix_reasons([reason], f"with {plural(threads, 'thread')}")
+            if len(columns) > 1
+            else [reason]
         )
 
 
 # ---- the file ----------------------------------------------------------------------------------
-SURFACE = Published("p3s.surface", 1, Surface, again="run p3s predict --threads again")
+SURFACE = FileFormat("p3s.surface", 1, Surface, again="run p3s predict --threads again")
 
 
 def surface_path(root: Path, setting: str = "") -> Path:

@@ -15,7 +15,7 @@ from p3s.base.arrays import Floats
 from p3s.base.artefacts import LastRead, files_in
 from p3s.base.errors import P3SError
 from p3s.base.ops import INIT_OPS
-from p3s.base.records import characterized
+from p3s.base.records import list_signatures
 from p3s.base.tables import checked_columns, codes, known_tables, numbers, open_table
 from p3s.predict.commands import NO_STUDY
 from p3s.predict.estimated import COMM, HIGH, LOW, WAITING, Communication
@@ -159,7 +159,7 @@ def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
     unit = head.get("work_unit")
     # of work that is no time nothing but the column compute_ns says how long it takes
     if unit not in TIMES and not all("compute_ns" in phase for phase in head["phases"]):
-        native = NO_STUDY.trace(sorted(characterized(scaled_dir.parent.parent)), work="cpu")
+        native = NO_STUDY.trace(sorted(list_signatures(scaled_dir.parent.parent)), work="cpu")
         raise P3SError(
             f"{path}: work is in {str(unit)[:40]}, and nothing says how long it takes; times need "
             f"a study in CPU or wall time, or native runs added to this one: {native}"

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
-from p3s.base.serialise import Published
-from p3s.base.text import joined
+from p3s.base.serialise import FileFormat
+from p3s.base.text import join_words
 from p3s.costs.files.types import FileUseAt
 from p3s.laws.worklaws import WorkLaw
 from p3s.predict.distribution import PARTS, Factors, Rival, draws
@@ -119,7 +119,7 @@ class Reason:
         return f"{self.text}; {self.advice}" if self.advice else self.text
 
 
-def named(reasons: Iterable[Reason], of: str) -> list[Reason]:
+def prefix_reasons(reasons: Iterable[Reason], of: str) -> list[Reason]:
     """Return reasons whose texts begin with what they are of."""
     return [replace(each, text=f"{of}: {each.text}") for each in reasons]
 
@@ -132,7 +132,7 @@ def with_allowed(reasons: Iterable[Reason], allowed: Collection[str]) -> list[Re
     ]
 
 
-def untrusted(reasons: Iterable[Reason], allowed: Collection[str] = ()) -> list[Reason]:
+def filter_untrusted(reasons: Iterable[Reason], allowed: Collection[str] = ()) -> list[Reason]:
     """Return the reasons that make a prediction untrustworthy, but for codes that are allowed."""
     return [each for each in reasons if each.untrustworthy and each.code not in allowed]
 
@@ -149,14 +149,14 @@ def in_short(reasons: Sequence[Reason]) -> str:
     """Return what is wrong in a few words, each code once; "" where nothing is."""
     known = (CODES.get(each.code) for each in reasons)
     words = dict.fromkeys(kind.words if kind else "another reason" for kind in known)
-    return joined(words, ", and" if len(words) > 1 else "").replace(" , and", ", and")
+    return join_words(words, ", and" if len(words) > 1 else "").replace(" , and", ", and")
 
 
 def few(names: Iterable[str], most: int = 5) -> str:
     """Return different names with commas, those beyond ``most`` counted."""
     names = list(dict.fromkeys(names))
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more if more else joined(names)
+    return ", ".join(names[:most]) + more if more else join_words(names)
 
 
 #: Where the time at a count comes from.
@@ -539,8 +539,8 @@ class WeakPrediction(Prediction):
     base_n: int
 
 
-PREDICTION = Published("p3s.prediction", 4, Prediction, True, "run p3s predict again")
-WEAK = Published("p3s.weak", 4, WeakPrediction, again="run p3s predict --weak again")
+PREDICTION = FileFormat("p3s.prediction", 4, Prediction, True, "run p3s predict again")
+WEAK = FileFormat("p3s.weak", 4, WeakPrediction, again="run p3s predict --weak again")
 
 
 def part_s(of: Count | PhaseAt | Estimate, part: str) -> float | None:

@@ -82,7 +82,7 @@ class Fewer:
     def stands_for(self) -> Ints:
         """The rank of the large grid whose amounts each rank has."""
         places = map(outer_places, self.dims, self.large.dims)
-        return _carried(list(places), self.grid, self.grid, self.large)
+        return _map_ranks(list(places), self.grid, self.grid, self.large)
 
     @cached_property
     def weight(self) -> Ints:
@@ -111,10 +111,10 @@ class Fewer:
         """Return the rank that stands for each of some ranks of a grid; ``whole``: all of them."""
         periods = self.periods or (1,) * len(self.dims)
         places = map(inner_places, self.dims, whole.dims, periods)
-        return _carried(list(places), some, whole, self.grid)
+        return _map_ranks(list(places), some, whole, self.grid)
 
 
-def _carried(places: Sequence[Ints], some: GridAt, whole: GridAt, to: GridAt) -> Ints:
+def _map_ranks(places: Sequence[Ints], some: GridAt, whole: GridAt, to: GridAt) -> Ints:
     """Return the rank of another grid for each of some ranks of a grid; ``whole``: all of them.
 
     places: the place on the other one for each along every dimension. Ranks that are not on the

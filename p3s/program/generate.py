@@ -64,7 +64,7 @@ def write_scaled(
     """
     if n < 1:
         raise P3SError(f"scale: {n} processes cannot be; give a count of 1 or more")
-    wanted = None if ranks is None else _checked(ranks, n)
+    wanted = None if ranks is None else _check_ranks(ranks, n)
     few = wanted is None and spread and n > MOST_RANKS
     if few:
         wanted = spread_ranks(n)
@@ -82,7 +82,7 @@ def write_scaled(
         uses = FileSums(len(model.items))
         tables: dict[str, TableFacts] = {}
         tasks = [(call, some) for some in _parts(wanted, n)]
-        for k, made in enumerate(workers.each(part_of, tasks, root / MODEL)):
+        for k, made in enumerate(workers.run_tasks(part_of, tasks, root / MODEL)):
             part = staged / f"part-{k:05d}.parquet"
             write_bytes(part, made.data)
             tables[part.name] = made.facts
@@ -127,7 +127,7 @@ def some_dir(whole: Path, ranks: Sequence[int] | None) -> Path:
     return whole if ranks is None else whole.with_name(whole.name + ".ranks")
 
 
-def _checked(ranks: Sequence[int], n: int) -> np.ndarray:
+def _check_ranks(ranks: Sequence[int], n: int) -> np.ndarray:
     wanted = np.unique(np.asarray(ranks, dtype=np.int64))
     if not len(wanted) or wanted[0] < 0 or wanted[-1] >= n:
         raise P3SError(
@@ -231,7 +231,7 @@ def head_of(
             if it.verdict == Verdict.UNKNOWN
         ),
         open=_open(model, n, sums.open, total),
-        emptied=emptied(model, sums.short),
+        emptied=find_emptied(model, sums.short),
         ranks=None if wanted is None else _ranges(wanted),
         files=() if files is None else uses.uses(files, model),
         files_from="" if files is None else files.source,
@@ -253,7 +253,7 @@ def _open(model: Model, n: int, part: np.ndarray, total: np.ndarray) -> OpenStru
     return OpenStructure(calls, events, nbytes, other_extents(model, n), chance)
 
 
-def emptied(model: Model, short: Counter[int]) -> tuple[Emptied, ...]:
+def find_emptied(model: Model, short: Counter[int]) -> tuple[Emptied, ...]:
     """Return items with messages of less than one element as at no count that the model rests on.
 
     short: how many ranks have those of each item (``below_one``).

@@ -122,7 +122,7 @@ def read_rank_file(path: Path, n: int) -> RankMap:
             rank, host = int(words[0]), words[1]
             numbered = True
         elif len(words) == 1 and "=" not in text:
-            host, times = _counted(words[0])
+            host, times = _parse_host(words[0])
             rank = plain + times - 1
             hosts.update(dict.fromkeys(range(plain, min(rank, n)), host))
             plain += times
@@ -150,7 +150,7 @@ def read_rank_file(path: Path, n: int) -> RankMap:
     return _from_hosts(path, hosts, n)
 
 
-def _counted(word: str) -> tuple[str, int]:
+def _parse_host(word: str) -> tuple[str, int]:
     """Return the host of a line, and how many ranks it is for."""
     found = _COUNTED.fullmatch(word)
     return (found[1], int(found[2])) if found else (word, 1)

@@ -76,11 +76,11 @@ def creation_ns(trace: ScaledTrace, phases: Sequence[int], own: OwnPart) -> Floa
     Shape (3, n, phases) in ns: least, usual, largest; waiting and messages are not in it.
     """
     rows = np.flatnonzero(trace.is_kind(COMM) & (trace.repeat > 0))
-    each = (_each(trace, rows, own, end) * trace.repeat[rows] for end in range(3))
+    each = (_time_calls(trace, rows, own, end) * trace.repeat[rows] for end in range(3))
     return np.stack([row_times(trace, phases, rows, ns) for ns in each])
 
 
-def _each(trace: ScaledTrace, rows: Ints, own: OwnPart, end: int) -> Floats:
+def _time_calls(trace: ScaledTrace, rows: Ints, own: OwnPart, end: int) -> Floats:
     """Return the time of one call of each row."""
     sorts, frees = (trace.is_op(*names)[rows] for names in (_SORTS, _FREES))
     base = np.where(sorts, own.split[end], np.where(frees, own.free[end], own.dup[end]))

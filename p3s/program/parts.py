@@ -13,7 +13,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints, place_in_run, starts
 from p3s.base.tables import TableFacts, column, facts_of, parquet_bytes, sums_of_rows, texts, whole
-from p3s.costs.apply import Costs, Timed
+from p3s.costs.apply import ComputationTimes, Costs
 from p3s.costs.files.places import FilesOf, FileSums, FileTimes, files_of_study
 from p3s.costs.types import ComputeModel
 from p3s.costs.types import load as load_compute
@@ -54,7 +54,7 @@ class Rows:
 
     rows: ScaledRows
     work: RankWork
-    timed: Timed | None
+    timed: ComputationTimes | None
     once: Floats | None
     files: FileTimes | None
 
@@ -107,8 +107,8 @@ class Builder:
         model, large = self.model, self.amounts
         made = self.rows()
         item = made.rows.item
-        op, ops = _numbered([it.op for it in model.items])
-        kind, kinds = _numbered([it.kind for it in model.items])
+        op, ops = _number_names([it.op for it in model.items])
+        kind, kinds = _number_names([it.kind for it in model.items])
         known = np.array([it.verdict != Verdict.UNKNOWN for it in model.items], dtype=bool)
         comms = self.evaluator.comms
         trace = build(
@@ -129,7 +129,7 @@ class Builder:
         return replace(trace, packed=packed_at(model, large.n))
 
 
-def _numbered(names: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
+def _number_names(names: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
     found = tuple(dict.fromkeys(names))
     return np.array([found.index(name) for name in names], dtype=np.int64), found
 
@@ -198,7 +198,7 @@ class Part:
     data: bytes
     facts: TableFacts
     sums: RankSums
-    timed: Timed | None
+    timed: ComputationTimes | None
     uses: FileSums | None
 
 
@@ -239,7 +239,7 @@ def _sums(model: Model, made: Rows) -> RankSums:
     )
 
 
-def compute_ns(model: Model, rows: ScaledRows, timed: Timed) -> Floats:
+def compute_ns(model: Model, rows: ScaledRows, timed: ComputationTimes) -> Floats:
     """Return the time before one call of every row in ns: its work times its place's cost."""
     if not len(rows.rank):
         return np.zeros(0)

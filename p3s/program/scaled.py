@@ -11,7 +11,7 @@ import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import LastRead, unusable
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import DamagedFile, P3SError
 from p3s.base.serialise import from_data, to_data
 from p3s.base.tables import (
     ROOM,
@@ -293,7 +293,7 @@ def read_members(scaled_dir: Path) -> dict[int, Ints]:
     found = COMMS.read(path)
     asked = 8 * sum(one.entries for one in found.comms)
     if asked > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
-        raise Damaged(f"{path}: damaged (it asks for {asked:,} bytes); run p3s scale again")
+        raise DamagedFile(f"{path}: damaged (it asks for {asked:,} bytes); run p3s scale again")
     members: dict[int, Ints] = {}
     for one in found.comms:
         if one.number is not None:  # several that are shifts of each other

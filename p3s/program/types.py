@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from p3s.base.serialise import (
     MOST_PROCESSES,
+    FileFormat,
     Natural,
     NotNegative,
     Positive,
     ProcessCount,
-    Published,
 )
 from p3s.base.tables import TableFacts
 from p3s.costs.files.types import FileUseAt
@@ -224,6 +224,6 @@ class Communicators:
 
 _AGAIN = "run p3s scale again"
 #: The formats of the files beside the tables of a scaled trace.
-SCALED = Published("p3s.scaled", 1, ScaledHead, True, _AGAIN)
-COMMS = Published("p3s.comms", 1, Communicators, True, _AGAIN)
-ORDER = Published("p3s.order", 1, TraceOrder, again=_AGAIN)
+SCALED = FileFormat("p3s.scaled", 1, ScaledHead, True, _AGAIN)
+COMMS = FileFormat("p3s.comms", 1, Communicators, True, _AGAIN)
+ORDER = FileFormat("p3s.order", 1, TraceOrder, again=_AGAIN)

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from p3s.base.ops import COMPLETION, kind_of
 from p3s.base.text import percent, processes, visible
-from p3s.capture.callpath import PASS_ON, CallPath, Where, call_path, stack
+from p3s.capture.callpath import PASS_ON, CallPath, FrameInfo, call_path, stack
 from p3s.predict.times import END, REST, START
 from p3s.predict.types import Count, PhaseAt, Prediction
 from p3s.report.costs import kinds_of
@@ -148,7 +148,7 @@ class _Row:
 
     @classmethod
     def of(cls, call: Call, frames: Sequence[str], places: Places) -> _Row:
-        return cls(call, call_path(stack(frames, places)) or CallPath(Where("?"), "?"))
+        return cls(call, call_path(stack(frames, places)) or CallPath(FrameInfo("?"), "?"))
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -263,8 +263,8 @@ def tree_of(found: Phases | None, places: Places, prediction: Prediction) -> Cal
     root = Node("program", "whole program")
     made.fill(root, found.tree, [], _root_phase(found))
     made.measure(root)
-    _joined(root)
-    cut = _pruned(root)
+    _join_functions(root)
+    cut = _prune_nodes(root)
     return CallTree(root, made.count, prediction.last.n, prediction.baseline_n, cut)
 
 
@@ -284,7 +284,7 @@ class _Builder:
         self.last = _spent(prediction.last, found)
         self.base = _spent(prediction.base, found)
 
-    def fill(self, node: Node, loop: Loop, around: Sequence[Where], phase: int | None) -> None:
+    def fill(self, node: Node, loop: Loop, around: Sequence[FrameInfo], phase: int | None) -> None:
         """Add what is in a loop to its node; ``around``: functions that it is in."""
         for item in loop.body:
             if isinstance(item, Loop):
@@ -292,7 +292,7 @@ class _Builder:
             else:
                 self._call(node, item, around, phase)
 
-    def _loop(self, node: Node, loop: Loop, around: Sequence[Where], phase: int | None) -> None:
+    def _loop(self, node: Node, loop: Loop, around: Sequence[FrameInfo], phase: int | None) -> None:
         own = self.of_loop.get(loop.loop)
         paths = [self._path(call) for call in loop.calls()]
         common = _common(paths, len(around))
@@ -304,16 +304,18 @@ class _Builder:
         inside.body.append(made)
         self.fill(made, loop, common, phase if own is None else own.phase)
 
-    def _call(self, node: Node, call: Call, around: Sequence[Where], phase: int | None) -> None:
+    def _call(self, node: Node, call: Call, around: Sequence[FrameInfo], phase: int | None) -> None:
         path = self._path(call)
         inside = self._functions(node, around, path)
-        at = path[-1] if path else Where("?")
+        at = path[-1] if path else FrameInfo("?")
         where = at.name.removeprefix(f"{at.function} ") if at.line else ""
         self.owner[call.call] = phase
         self.size[phase] = self.size.get(phase, 0) + 1
         inside.body.append(Node("call", visible(call.op, 60), visible(where, 80), calls=[call]))
 
-    def _functions(self, node: Node, around: Sequence[Where], path: Sequence[Where]) -> Node:
+    def _functions(
+        self, node: Node, around: Sequence[FrameInfo], path: Sequence[FrameInfo]
+    ) -> Node:
         """Return the node of the innermost function of a path, made where there is none."""
         for where in path[len(around) :]:
             name = visible(where.function or where.name, 120)
@@ -325,7 +327,7 @@ class _Builder:
             node = inner
         return node
 
-    def _path(self, call: Call) -> list[Where]:
+    def _path(self, call: Call) -> list[FrameInfo]:
         """Return the functions around a call, outermost first."""
         frames = stack(self.found.sites.get(call.site, ()), self.places)
         known = [w for w in frames if (w.function or w.line) and not w.module.startswith(PASS_ON)]
@@ -349,7 +351,7 @@ class _Builder:
         return node.calls
 
 
-def _common(paths: Sequence[Sequence[Where]], least: int) -> list[Where]:
+def _common(paths: Sequence[Sequence[FrameInfo]], least: int) -> list[FrameInfo]:
     """Return the functions that all paths begin with, at least so many."""
     if not paths:
         return []
@@ -388,7 +390,7 @@ def _together(spent: Mapping[int | None, Spent], phases: Mapping[int | None, int
     return sum((spent[phase] for phase in phases), Spent())
 
 
-def _joined(node: Node) -> None:
+def _join_functions(node: Node) -> None:
     """Make functions that hold one function and nothing else one node with it."""
     for k, each in enumerate(node.body):
         while each.kind == "function" and len(each.body) == 1 and each.body[0].kind == "function":
@@ -396,10 +398,10 @@ def _joined(node: Node) -> None:
             inner.name = f"{each.name} › {inner.name}"
             each = inner
         node.body[k] = each
-        _joined(each)
+        _join_functions(each)
 
 
-def _pruned(root: Node, most: int = MAX_NODES) -> str:
+def _prune_nodes(root: Node, most: int = MAX_NODES) -> str:
     """Leave out the nodes with least time beyond ``most``; say how many that were."""
     nodes = [node for _, node in root.walk()]
     if len(nodes) <= most:
@@ -429,4 +431,6 @@ def _of_phases(prediction: Prediction) -> CallTree:
         root.body.append(node)
     root.spent = sum((each.spent or Spent() for each in root.body), Spent())
     root.before = sum(base.values(), Spent())
-    return CallTree(root, None, prediction.last.n, prediction.baseline_n, _pruned(root, MAX_PHASES))
+    return CallTree(
+        root, None, prediction.last.n, prediction.baseline_n, _prune_nodes(root, MAX_PHASES)
+    )

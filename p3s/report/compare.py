@@ -20,7 +20,7 @@ from p3s.base.text import (
     seconds,
     visible,
 )
-from p3s.predict.types import Count, PhaseAt, Prediction, Reason, in_short, part_s, untrusted
+from p3s.predict.types import Count, PhaseAt, Prediction, Reason, filter_untrusted, in_short, part_s
 from p3s.report.counts import DOUBTFUL
 from p3s.report.show import Columns, Page, Part, PartTable, show_page, table_of
 from p3s.report.sure import reasons_of
@@ -118,7 +118,7 @@ def compare(
     at = common[-1] if n is None else n
     pairs = [_pair(a.at(count), b.at(count)) for count in common]
     phases = list(_phases(a, b, at))
-    against = untrusted([*a.reasons, *b.reasons])
+    against = filter_untrusted([*a.reasons, *b.reasons])
     warning = f"Do not rely on this comparison: {in_short(against)}." if against else ""
     return Comparison(
         a=visible(names[0]),
@@ -350,13 +350,13 @@ def page_of(found: Comparison, chart: str = "") -> Page:
     """Return a comparison as a page; chart: the run times of both as SVG, "": for a terminal."""
     most = MAX_PAGE_PHASES if chart else MAX_PHASES
     shown, rest = found.phases[:most], found.phases[most:]
-    notes = [*_only(found), *found.notes]
+    notes = [*_list_unshared(found), *found.notes]
     if any(pair.doubtful for pair in found.counts):
         notes.append(DOUBTFUL)
     columns = _PHASES | (_PAGE_PHASES if chart else {})
     phases = table_of("Phases", columns, shown, (0, 4, 6, 7))
     change = sum(pair.change_s for pair in rest)
-    cut = f"{plural(len(rest), 'more phase')} change by {signed(change)} together"
+    cut = f"{plural(len(rest), 'more phase')} change by {format_change_s(change)} together"
     laws = [pair for pair in shown[:3] if pair.a_law and pair.b_law and pair.a_law != pair.b_law]
     told = [f"{pair.name}: time in s is {pair.a_law} in A, {pair.b_law} in B" for pair in laws]
     what = (
@@ -385,7 +385,7 @@ def page_of(found: Comparison, chart: str = "") -> Page:
         "",
         found.verdict[bool(found.warning) :],
         found.warning,
-        untrusted(found.reasons),
+        filter_untrusted(found.reasons),
         [each for each in found.reasons if not each.untrustworthy],
         [part for part in parts if part is not None],
     )
@@ -397,7 +397,7 @@ def _differing(found: Comparison) -> Part | None:
     return Part("differences", "What else differs", tables=[table]) if found.differences else None
 
 
-def _only(found: Comparison) -> list[str]:
+def _list_unshared(found: Comparison) -> list[str]:
     """Return the counts that are in one of the predictions alone."""
     alone = {"A": found.only_a, "B": found.only_b}
     return [f"only in {which}: {processes(counts)}" for which, counts in alone.items() if counts]
@@ -427,7 +427,7 @@ _PHASES: dict[str, Callable[[PhasePair], object]] = {
     "phase": lambda pair: pair.name,
     "A": lambda pair: seconds(pair.a_s),
     "B": lambda pair: seconds(pair.b_s),
-    "change": lambda pair: signed(pair.change_s),
+    "change": lambda pair: format_change_s(pair.change_s),
     "mostly": lambda pair: pair.mostly,
 }
 _PAGE_PHASES: dict[str, Callable[[PhasePair], object]] = {
@@ -437,7 +437,7 @@ _PAGE_PHASES: dict[str, Callable[[PhasePair], object]] = {
 }
 
 
-def signed(change: float) -> str:
+def format_change_s(change: float) -> str:
     """Return a change in seconds as text, with a plus where it is more."""
     return f"{'+' if change > 0 else ''}{seconds(change)}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from p3s.base.text import NOT_KNOWN, aligned, ends, percent, processes, seconds, visible
+from p3s.base.text import NOT_KNOWN, align_columns, ends, percent, processes, seconds, visible
 from p3s.costs.counted import PER_INSTRUCTION, Counted, caches_left
 from p3s.costs.laws import CostLaw
 from p3s.costs.laws import text as text_of
@@ -149,7 +149,7 @@ def remarks(compute: ComputeModel) -> list[str]:
     if compute.holdout:
         out += _held_out(compute.holdout)
     out += unknown_costs(compute)
-    out += _disturbed(compute.runs)
+    out += _list_disturbed(compute.runs)
     for n, part in compute.unmatched.items():
         if part > 0.005:
             out.append(
@@ -178,7 +178,7 @@ def _held_out(held: CostHoldOut) -> list[str]:
     ]
 
 
-def _disturbed(runs: Sequence[TimedRun]) -> list[str]:
+def _list_disturbed(runs: Sequence[TimedRun]) -> list[str]:
     """Return which runs were disturbed: one line per count, with one run as an example."""
     out = []
     for n in sorted({int(run.np) for run in runs}):
@@ -216,7 +216,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
         **{name.upper()[:4] + name[4:]: time(name) for name in thesis},
     }
     table = table_of("", columns, rows)
-    return aligned([table.head, *table.rows], indent="    ")
+    return align_columns([table.head, *table.rows], indent="    ")
 
 
 def _run(row: Row) -> str:

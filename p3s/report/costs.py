@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from p3s.base.text import percent, plural, span, visible
 from p3s.predict.reach import NOTED, ratio_text
 from p3s.predict.types import Count, Limit, PhaseAt, Prediction, part_s
-from p3s.report.counts import thinned
+from p3s.report.counts import thin_values
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -126,7 +126,7 @@ def stacks_of(prediction: Prediction) -> Stacks:
     keys = sorted(largest, key=lambda key: -largest[key])[:COLOURED]
     others = len(largest) - len(keys)
     stacks = []
-    for row in (kept := thinned(found, MAX_BARS)):
+    for row in (kept := thin_values(found, MAX_BARS)):
         own = dict.fromkeys(keys, 0.0)
         for phase in row.phases:
             if phase.phase in own:
@@ -146,7 +146,7 @@ def phase_curves(prediction: Prediction) -> list[PhaseCurves]:
         return []
     last = sorted(found[-1].phases, key=attrgetter("time_s"), reverse=True)
     whole = sum(phase.time_s for phase in last) or 1.0
-    few = thinned(found, MAX_BARS)
+    few = thin_values(found, MAX_BARS)
     by_key = [{phase.phase: phase for phase in row.phases} for row in few]
     curves = []
     for phase in (each for each in last[:DRAWN] if each.time_s > 0):

@@ -22,7 +22,7 @@ from p3s.base.text import (
 )
 from p3s.pipeline.saved import PredictionFile
 from p3s.predict.checks import ROUNDING, UNSURE, WIDE, half_width
-from p3s.predict.types import Count, Prediction, part_s, untrusted
+from p3s.predict.types import Count, Prediction, filter_untrusted, part_s
 from p3s.report.show import Cell, Part, PartTable, lines_csv
 
 T = TypeVar("T")
@@ -42,13 +42,13 @@ Column = tuple[str, Callable[[Count], str]]
 def count_table(prediction: Prediction, most: int = MAX_COUNTS, *, wide: bool = True) -> PartTable:
     """Return the process counts, at most so many; ``wide``: all that is known, for a page."""
     columns, found = _columns(prediction, wide=wide), prediction.counts
-    trusted = not untrusted(prediction.reasons)
+    trusted = not filter_untrusted(prediction.reasons)
     kinds = {prediction.knee: "knee"} if trusted else {}
     if trusted and prediction.recommended is not None:
         kinds[prediction.recommended.n] = "recommended"
     if wide:
         columns.insert(1, ("mark", lambda row: _mark(row, kinds.get(row.n, ""))))
-    kept = thinned(found, most)
+    kept = thin_values(found, most)
     return PartTable(
         "Process counts",
         [name for name, _ in columns],
@@ -198,7 +198,7 @@ def core_hours(value: float) -> str:
     return f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
 
 
-def thinned(values: Sequence[T], most: int) -> list[T]:
+def thin_values(values: Sequence[T], most: int) -> list[T]:
     """Return at most that many of the values, evenly spread, the first and the last among them."""
     if len(values) <= most:
         return list(values)

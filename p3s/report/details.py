@@ -9,7 +9,7 @@ from p3s.costs.files.types import FileUseAt
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.types import Efficiencies, Prediction, Residual, WhatIf, part_s
 from p3s.report.charts.ranges import interval_chart
-from p3s.report.counts import thinned
+from p3s.report.counts import thin_values
 from p3s.report.show import Cell, Columns, Part, PartTable, table_of
 
 #: Counts of a table of efficiencies, and of one of changes; changes and calls that are listed.
@@ -54,17 +54,19 @@ GOOD, POOR = 0.8, 0.6
 # ---- efficiencies --------------------------------------------------------------------------------
 def efficiencies(prediction: Prediction) -> Part | None:
     """Return the efficiencies by the names of the POP project; None where none is known."""
-    shown = thinned([(row.n, row.pop) for row in prediction.counts if row.pop], MAX_EFFICIENCIES)
+    shown = thin_values(
+        [(row.n, row.pop) for row in prediction.counts if row.pop], MAX_EFFICIENCIES
+    )
     if not shown:
         return None
     rows = [
         [
             Cell(f"{'  ' * depth}{name}", f"d-{depth}"),
-            *(_toned(_of(pop, key)) for _, pop in shown),
+            *(_tone_cell(_get_efficiency(pop, key)) for _, pop in shown),
             Cell(what, "notes soft"),
         ]
         for key, (name, depth, what) in EFFICIENCIES.items()
-        if any(_of(pop, key) is not None for _, pop in shown)
+        if any(_get_efficiency(pop, key) is not None for _, pop in shown)
     ]
     head = ["processes", *(f"{n:,}" for n, _ in shown), "what it is"]
     tables = [PartTable("Efficiencies", head, rows, left=(0, len(head) - 1), kind="pop")]
@@ -77,8 +79,8 @@ def efficiencies(prediction: Prediction) -> Part | None:
     if runs := [(row.n, row.pop_measured) for row in prediction.counts if row.pop_measured]:
         of_runs = {key: name for key, (name, *_) in EFFICIENCIES.items() if key not in _SIMULATED}
         cells = [
-            [f"{n:,}", *(percent(_of(pop, key)) for key in of_runs)]
-            for n, pop in thinned(runs, MAX_EFFICIENCIES)
+            [f"{n:,}", *(percent(_get_efficiency(pop, key)) for key in of_runs)]
+            for n, pop in thin_values(runs, MAX_EFFICIENCIES)
         ]
         lead = (
             "Of the traced runs, as measured; a dash: ranks shared cores, or the run is for "
@@ -97,12 +99,12 @@ def efficiencies(prediction: Prediction) -> Part | None:
     )
 
 
-def _of(found: Efficiencies, key: str) -> float | None:
+def _get_efficiency(found: Efficiencies, key: str) -> float | None:
     value: float | None = getattr(found, key)
     return value
 
 
-def _toned(value: float | None) -> Cell:
+def _tone_cell(value: float | None) -> Cell:
     """Return an efficiency, its tone good, fair or poor."""
     if value is None:
         return Cell(percent(None), "none")
@@ -120,7 +122,7 @@ def what_if(prediction: Prediction) -> Part | None:
         "what if": lambda each: visible(each.text, 80),
         "saves": lambda each: seconds(each.last.saved_s),
         "interval": lambda each: span(each.last.saved_low_s, each.last.saved_high_s),
-        "share": lambda each: _saved(each.last.saved_s, last.time_s),
+        "share": lambda each: _format_saving(each.last.saved_s, last.time_s),
         "time": lambda each: seconds(each.last.time_s),
         "speedup": lambda each: factor(each.last.speedup),
         "interval ": _speedups,
@@ -128,7 +130,7 @@ def what_if(prediction: Prediction) -> Part | None:
     tables = [table_of("What changes would save", columns, found[:MAX_CHANGES])]
     asked = [each for each in found if each.asked][:MAX_CHANGES]
     if asked and len(prediction.counts) > 1:
-        at = thinned(prediction.counts, MAX_COUNTS)
+        at = thin_values(prediction.counts, MAX_COUNTS)
         rows = [["as it is", *(factor(row.speedup) for row in at)]]
         for each in asked:
             known = {one.n: one.speedup for one in each.counts}
@@ -141,11 +143,11 @@ def what_if(prediction: Prediction) -> Part | None:
         "How much shorter the run would be with one change, with the 90 % interval of the "
         "difference.",
         tables,
-        notes=_minded(prediction, found),
+        notes=_note_changes(prediction, found),
     )
 
 
-def _saved(saved: float, time: float) -> str:
+def _format_saving(saved: float, time: float) -> str:
     """Return which part of the run time is saved; of one that is longer how much it is more."""
     share = percent(abs(saved) / time if time > 0 else 0.0)
     return f"-{share}" if saved < 0 and share != "0.0 %" else share
@@ -159,7 +161,7 @@ def _speedups(each: WhatIf) -> str:
     return f"{factor(low)[:-1]}–{factor(high)}"
 
 
-def _minded(prediction: Prediction, found: Sequence[WhatIf]) -> list[str]:
+def _note_changes(prediction: Prediction, found: Sequence[WhatIf]) -> list[str]:
     """Return what is to be kept in mind of changes."""
     base = processes(prediction.baseline_n)
     said = [f"each change is made alone; speedups are over the program as it is with {base}"]

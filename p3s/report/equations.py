@@ -46,7 +46,7 @@ def render(
         lines += [*_phase(phase, model, everything), ""]
     if hidden:
         total = {what: sum(p.share[what] for p in hidden) for what in hidden[0].share}
-        lines += [_more("phase", len(hidden), _share_text(total)), ""]
+        lines += [_count_hidden("phase", len(hidden), _share_text(total)), ""]
     held = holdout(model)
     lines += [*verdicts(model), "", *paragraph(held.lead), *hanging(2, *held.notes)]
     lines += [line for note in notes(model, places or {}) for line in paragraph(note)]
@@ -135,13 +135,13 @@ def _phase(phase: PhaseRules, model: Model, everything: bool) -> list[str]:
     ]
     if hidden:
         total = {what: sum(r.share[what] for r in hidden) for what in phase.share}
-        lines += hanging(2, _more("rule", len(hidden), _share_text(total)))
+        lines += hanging(2, _count_hidden("rule", len(hidden), _share_text(total)))
     calls = plural(len(model.phases[phase.phase].items), "call")
     notes_ = (f"note ({number} of {calls}): {why}" for number, why in phase.reasons)
     return [*lines, *hanging(2, *notes_)]
 
 
-def _more(what: str, number: int, shares: str) -> str:
+def _count_hidden(what: str, number: int, shares: str) -> str:
     """Return how much --all would show."""
     it = "it" if number == 1 else "them"
     return f"{plural(number, f'more {what}')} with {shares}: --all shows {it}"
@@ -223,7 +223,7 @@ def holdout(model: Model) -> Part:
     if missed is not None:
         met = len(model.items) - len(missed)
         text_ = f"{met} of {len(model.items)} calls by an exact rule that it met"
-        rows.append(f"rules: {text_}" + (f"; not {listed(missed)}" if missed else ""))
+        rows.append(f"rules: {text_}" + (f"; not {list_numbers(missed)}" if missed else ""))
     worst = percent(there.work.max_abs_error)
     rows.append(f"work: fitted: off by {percent(there.work.off)}, in the worst phase by {worst}")
     lead = f"hold-out: fitted without {held.without} and compared there"
@@ -237,7 +237,7 @@ def missed_rules(model: Model) -> list[int] | None:
     return [i for i, item in enumerate(model.items) if item.met_holdout is False]
 
 
-def listed(numbers: Sequence[int], limit: int = 12) -> str:
+def list_numbers(numbers: Sequence[int], limit: int = 12) -> str:
     """Return numbers as text, the first few of many."""
     text_ = ", ".join(map(str, numbers[:limit]))
     return text_ + (f" and {len(numbers) - limit} more" if len(numbers) > limit else "")

@@ -27,13 +27,13 @@ from p3s.model.types import (
     Values,
 )
 from p3s.report.places import Places, call_place, phase_place
-from p3s.report.show import PartTable, hanging, lines_of, named
+from p3s.report.show import PartTable, hanging, label_lines, lines_of
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4
 
 
-def chosen(model: Model, phase: int, call: int | None, everything: bool) -> list[int]:
+def choose_calls(model: Model, phase: int, call: int | None, everything: bool) -> list[int]:
     """Return the calls (items) to explain, in program order; UsageError for a wrong number."""
     phases = model.phases
     if not 0 <= phase < len(phases):
@@ -161,7 +161,7 @@ def _call(
             f"size {k + 1} of {len(item.slots)}" if len(item.slots) > 1 else "",
         )
     lines += _segments(model, i, places)
-    lines += _measured(item, everything)
+    lines += _render_values(item, everything)
     lines += hanging(2, *_reasons(model, item))
     return lines
 
@@ -173,18 +173,20 @@ def _slot(
     target = TEXT.in_words_of(model, text.destination(item, slot))
     word = text.kind_word(item.kind)
     if target:
-        lines += named("destination", f"{word} {visible(target)}")
-    lines += named("who", visible(TEXT.in_words_of(model, text.members(slot))))
+        lines += label_lines("destination", f"{word} {visible(target)}")
+    lines += label_lines("who", visible(TEXT.in_words_of(model, text.members(slot))))
     lines += hanging(15, *_rival_guards(model, slot, others))
     size = TEXT.in_words_of(model, TEXT.volume(item, slot))
     if size:
         law, width = slot.elements, slot.elem_bytes
-        lines += named("volume", f"{size} bytes" + (f", elements of {width}" if width != 1 else ""))
+        lines += label_lines(
+            "volume", f"{size} bytes" + (f", elements of {width}" if width != 1 else "")
+        )
         lines += hanging(15, _why_chosen(law))
         rows = rivals(model, law, others.elements, width)
         lines += hanging(15, *rows)
     times = TEXT.in_words_of(model, text.repeats(model, phase, slot)) or "once in every iteration"
-    lines += named("how often", visible(times))
+    lines += label_lines("how often", visible(times))
     lines += hanging(15, _why_chosen(slot.count))
     lines += [
         line for rival in rivals(model, slot.count, others.count) for line in hanging(15, rival)
@@ -193,7 +195,7 @@ def _slot(
     points = ", ".join(
         f"{n}: {_figures(v)} ({_figures(float(work.value(n)))})" for n, v in slot.work_points
     )
-    lines += named(
+    lines += label_lines(
         "work before",
         f"{work.text(unit)} in the mean" + (f"; traced (by the law): {points}" if points else ""),
     )
@@ -304,18 +306,18 @@ def _reasons(model: Model, item: Item) -> list[str]:
 
 
 # ---- the values --------------------------------------------------------------------------------
-def _measured(item: Item, everything: bool) -> list[str]:
+def _render_values(item: Item, everything: bool) -> list[str]:
     """Return the values of a call per count and class of ranks, traced and by the rules."""
     rows: list[list[str]] = []
     requests = item.kind == "completion"
     for point in item.measured or ():
-        head = [str(point.n), _both(*point.ranks), _both(*point.calls)]
+        head = [str(point.n), _format_pair(*point.ranks), _format_pair(*point.calls)]
         classes = point.classes if everything else point.classes[:MAX_CLASSES]
         for entry in classes:
             ruled = _values(entry.rule, requests) if entry.rule is not None else "the same"
-            rows.append([*head, _who(entry), _values(entry.traced, requests), ruled])
+            rows.append([*head, _name_ranks(entry), _values(entry.traced, requests), ruled])
             head = ["", "", ""]
-        left = _left(point, len(classes))
+        left = _describe_hidden(point, len(classes))
         if left:
             rows.append([*head, left, "", ""])
     if not rows:
@@ -324,7 +326,7 @@ def _measured(item: Item, everything: bool) -> list[str]:
     return lines_of(PartTable("", head, rows, left=(3, 4, 5)), 2)
 
 
-def _left(point: Measured, shown: int) -> str:
+def _describe_hidden(point: Measured, shown: int) -> str:
     hidden = point.classes[shown:]
     more = point.more or MoreClasses(0, 0, 0)
     classes = len(hidden) + more.classes
@@ -337,11 +339,11 @@ def _left(point: Measured, shown: int) -> str:
     )
 
 
-def _both(traced: int, ruled: int) -> str:
+def _format_pair(traced: int, ruled: int) -> str:
     return f"{traced:,}" if traced == ruled else f"{traced:,} (rules {ruled:,})"
 
 
-def _who(entry: RankClass) -> str:
+def _name_ranks(entry: RankClass) -> str:
     if entry.ranks == 1:
         return f"rank {entry.rank}"
     return f"{entry.ranks:,} like rank {entry.rank}"

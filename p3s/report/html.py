@@ -27,7 +27,7 @@ from p3s.base.text import (
 from p3s.base.version import __version__
 from p3s.model import text
 from p3s.pipeline.content import StudyContent
-from p3s.predict.types import Prediction, untrusted
+from p3s.predict.types import Prediction, filter_untrusted
 from p3s.report import costs, counts, details, equations, sections, sure
 from p3s.report.call_tree import CallTree, Node, tree_of, weight
 from p3s.report.charts import curves, flame, stacks
@@ -98,13 +98,13 @@ def call_rows(tree: CallTree, prediction: Prediction) -> CallRows:
 
 def _row(tree: CallTree, node: Node, depth: int, many: bool) -> CallRow:
     whole, spent = tree.root, node.spent
-    cells = _timed(node.traced_s, whole.traced_s) if tree.traced_n is not None else []
+    cells = _format_times(node.traced_s, whole.traced_s) if tree.traced_n is not None else []
     step = -1
     if spent is None:
         cells += [_cell(None, seconds)] * 5
     else:
         ratio = growth(tree, spent, node.before)
-        cells += _timed(spent.total(), whole.spent.total() if whole.spent else None)
+        cells += _format_times(spent.total(), whole.spent.total() if whole.spent else None)
         talked = sum(value for kind, value in spent.items() if kind not in ("compute", "io"))
         cells += [_cell(spent["compute"], seconds), _cell(talked, seconds)]
         if spent:
@@ -115,7 +115,7 @@ def _row(tree: CallTree, node: Node, depth: int, many: bool) -> CallRow:
     return CallRow(node, min(depth, MAX_DEPTH), cells, step, closed)
 
 
-def _timed(value: float | None, whole: float | None) -> list[Cell]:
+def _format_times(value: float | None, whole: float | None) -> list[Cell]:
     """Return a time and its share."""
     known = value if whole else None
     share = None if value is None or not whole else value / whole
@@ -149,7 +149,7 @@ def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
         files=details.files(prediction),
         account=account(content.phases) if content.phases else None,
         beside=[part.curve for part in parts if part.curve is not None],
-        against=untrusted(reasons),
+        against=filter_untrusted(reasons),
         mind=[each for each in reasons if not each.untrustworthy],
         places=defaultdict(str, phase_places(content.model, content.places)),
         tree=tree,

@@ -47,7 +47,7 @@ _COLUMNS = (
 _BELOW = r">{\raggedright\arraybackslash\footnotesize}p{0.85\linewidth}@{}"
 
 
-def escaped(words: str, limit: int = 400) -> str:
+def escape_latex(words: str, limit: int = 400) -> str:
     """Return text for LaTeX: printable, special characters escaped, other letters by number."""
     out = []
     for char in visible(words, limit):
@@ -66,9 +66,9 @@ def render(model: Model, places: Places, everything: bool = False) -> str:
         f"% Equations fitted at {counts} processes by p3s {__version__}.",
         r"% Needs \usepackage{longtable,array}.",
         "",
-        rf"\noindent Process grid: {escaped(text.grid_text(model), 2000)}.",
+        rf"\noindent Process grid: {escape_latex(text.grid_text(model), 2000)}.",
         r"$n$: processes; $r$: rank; $p_d$, $c_d$: extent of the grid and coordinate in dimension "
-        rf"$d$; work in {escaped(str(model.work_unit))} before one call "
+        rf"$d$; work in {escape_latex(str(model.work_unit))} before one call "
         "of $b$ bytes after one of $b_0$, $m$ of them on a rank.",
         "",
     ]
@@ -77,7 +77,7 @@ def render(model: Model, places: Places, everything: bool = False) -> str:
     if hidden:
         share = percent(sum(phase.share["time"] for phase in hidden))
         lines += [
-            rf"\noindent {plural(len(hidden), 'more phase')} with {escaped(share)} of the "
+            rf"\noindent {plural(len(hidden), 'more phase')} with {escape_latex(share)} of the "
             "time left out.",
             "",
         ]
@@ -89,11 +89,11 @@ def render(model: Model, places: Places, everything: bool = False) -> str:
 def _phase(model: Model, phase: PhaseRules) -> list[str]:
     law = model.phases[phase.phase].weight
     since = f", from {law.holds_from} processes on" if law.holds_from is not None else ""
-    place = rf"at \texttt{{{escaped(phase.place, 160)}}}; " if phase.place else ""
+    place = rf"at \texttt{{{escape_latex(phase.place, 160)}}}; " if phase.place else ""
     title = (
-        rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; {place}"
+        rf"\textbf{{Phase {phase.phase}}}: {escape_latex(phase.name)}; {place}"
         rf"$w(n) = {_formula(phase.weight)}$ ({phase.weight_verdict}{since}); "
-        rf"{escaped(percent(phase.share['time']))} of the time"
+        rf"{escape_latex(percent(phase.share['time']))} of the time"
     )
     head = "rule & call & destination $f$ & volume $y$ (bytes) & work $i$ (fitted) & verdict"
     lines = [
@@ -111,14 +111,14 @@ def _phase(model: Model, phase: PhaseRules) -> list[str]:
 
 def _rule(rule: Rule) -> list[str]:
     cells = [
-        escaped(rule.label),
-        rf"\texttt{{{escaped(rule.call)}}}",
+        escape_latex(rule.label),
+        rf"\texttt{{{escape_latex(rule.call)}}}",
         *map(_cell, (rule.destination, rule.volume, rule.work)),
-        escaped(rule.verdict),
+        escape_latex(rule.verdict),
     ]
-    facts = [rf"\texttt{{{escaped(rule.place, 160)}}}"]
-    facts += [f"for {escaped(rule.condition)}"] if rule.condition else []
-    facts += [escaped(rule.repeats)] if rule.repeats else []
+    facts = [rf"\texttt{{{escape_latex(rule.place, 160)}}}"]
+    facts += [f"for {escape_latex(rule.condition)}"] if rule.condition else []
+    facts += [escape_latex(rule.repeats)] if rule.repeats else []
     return [
         " & ".join(cells) + r" \\",
         rf" & \multicolumn{{5}}{{{_BELOW}}}{{{'; '.join(facts)}}} \\",
@@ -127,7 +127,7 @@ def _rule(rule: Rule) -> list[str]:
 
 def _cell(cell: Equation) -> str:
     formula = _formula(cell)
-    return f"{escaped(cell.before)}${formula}$" if formula else escaped(cell.text)
+    return f"{escape_latex(cell.before)}${formula}$" if formula else escape_latex(cell.text)
 
 
 def _formula(cell: Equation) -> str:
@@ -144,16 +144,16 @@ def _verdicts(model: Model) -> list[str]:
         *_table_rows([table.head, *table.rows]),
         r"\end{tabular}",
         r"\par\noindent The verdicts are of messages, sizes and weights; work is "
-        + escaped(text.work_sure(model))
+        + escape_latex(text.work_sure(model))
         + ".",
     ]
 
 
 def _table_rows(rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [" & ".join(map(escaped, row)) + r" \\" for row in rows]
+    lines = [" & ".join(map(escape_latex, row)) + r" \\" for row in rows]
     return [lines[0] + r" \hline", *lines[1:]]
 
 
 def _holdout(model: Model) -> list[str]:
     held = holdout(model)
-    return [r"\par\noindent " + escaped("; ".join([held.lead, *held.notes]), 2000) + "."]
+    return [r"\par\noindent " + escape_latex("; ".join([held.lead, *held.notes]), 2000) + "."]

@@ -26,13 +26,13 @@ def render(matrix: CommMatrix, what: str, width: int, shades: str = ASCII) -> st
     values = matrix.values(what)
     lines = [totals(matrix)]
     if not len(values):
-        return "\n".join([*lines, *_more(matrix)])
+        return "\n".join([*lines, *_list_omitted(matrix)])
     total_width = max(len(f"{int(values.sum()):,}"), len("sent"))
     label_width = 2 * len(str(matrix.np - 1)) + 1
     room = max(width - label_width - total_width - 5, 8)
     stretch = 2 if 2 * matrix.np <= room else 1
     square, ranks = matrix.binned(what, min(room // stretch, 64))
-    levels, logarithmic = shaded(square, len(shades) - 1)
+    levels, logarithmic = shade_levels(square, len(shades) - 1)
     side = len(square)
     labels = [_range(k, ranks, matrix.np) for k in range(side)]
     label_width = max(max(map(len, labels)), 2)
@@ -50,10 +50,10 @@ def render(matrix: CommMatrix, what: str, width: int, shades: str = ASCII) -> st
         lines.append(f"{labels[k]:>{label_width}} |{cells}| {sent:>{total_width}}")
     lines.append(bar)
     lines.append(_legend(square, levels, what, ranks, shades, logarithmic))
-    return "\n".join([*lines, *_more(matrix)])
+    return "\n".join([*lines, *_list_omitted(matrix)])
 
 
-def shaded(square: Ints, levels: int) -> tuple[Ints, bool]:
+def shade_levels(square: Ints, levels: int) -> tuple[Ints, bool]:
     """Return (1 to ``levels`` for each value above 0, else 0; whether by logarithm)."""
     import numpy as np
 
@@ -117,7 +117,7 @@ def totals(matrix: CommMatrix) -> str:
     )
 
 
-def _more(matrix: CommMatrix) -> list[str]:
+def _list_omitted(matrix: CommMatrix) -> list[str]:
     lines = []
     if matrix.collective_calls:
         lines.append(

@@ -16,11 +16,11 @@ from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
 from p3s.base.text import plural
 from p3s.pipeline import saved
-from p3s.pipeline.records import known, model_record, opened
+from p3s.pipeline.records import load_study, model_record, read_or_none
 from p3s.predict import types
-from p3s.predict.types import untrusted
+from p3s.predict.types import filter_untrusted
 from p3s.report.charts.curves import Size, speedup_chart
-from p3s.report.charts.looks import ON_ANY_PAGE, inlined
+from p3s.report.charts.looks import ON_ANY_PAGE, inline_styles
 from p3s.report.counts import count_table
 from p3s.report.places import phase_places
 from p3s.report.sure import figure_sentences, reasons_of, warning_of
@@ -119,11 +119,11 @@ class Prediction(saved.PredictionFile):
     def _repr_html_(self) -> str:
         """Return it as static HTML."""
         root = None if self.source is None else self.source.parent
-        record = None if root is None else known(lambda: model_record(opened(root)))
+        record = None if root is None else read_or_none(lambda: model_record(load_study(root)))
         return fragment(self.content, phase_places(record.model, record.places) if record else {})
 
 
-class Shown(Progress):
+class NotebookProgress(Progress):
     """Steps of a longer job in a notebook: a line below its cell that changes."""
 
     def __init__(self, shell: Any) -> None:
@@ -167,7 +167,7 @@ class Shown(Progress):
 def progress_here() -> Progress:
     """Return what shows progress in a notebook; elsewhere one that says nothing."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return Progress() if getattr(shell, "kernel", None) is None else Shown(shell)
+    return Progress() if getattr(shell, "kernel", None) is None else NotebookProgress(shell)
 
 
 def fragment(prediction: types.Prediction, places: Mapping[str, str] | None = None) -> str:
@@ -188,7 +188,7 @@ def _verdict(prediction: types.Prediction, places: Mapping[str, str] | None) -> 
     reasons = reasons_of(prediction)
     if warning:
         yield f"<b>{escape(warning)}</b>"
-        for reason in untrusted(reasons):
+        for reason in filter_untrusted(reasons):
             yield escape(f"{reason.code}: {reason.sentence}")
     yield (
         f"{escape(first)} {escape(' '.join(rest))}"
@@ -205,7 +205,7 @@ def picture(prediction: types.Prediction) -> str:
 
     Where it is not to be trusted the drawing says so, and the curve is hatched.
     """
-    drawing = inlined(speedup_chart(prediction, size=SIZE), ON_ANY_PAGE)
+    drawing = inline_styles(speedup_chart(prediction, size=SIZE), ON_ANY_PAGE)
     drawing.set("width", f"{SIZE.width:g}")
     drawing.set("font-family", "sans-serif")
     return ElementTree.tostring(drawing, "unicode")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from p3s.base.text import NOT_KNOWN, joined, paragraph, percent, seconds, visible
+from p3s.base.text import NOT_KNOWN, join_words, paragraph, percent, seconds, visible
 from p3s.report.places import Places, common_place
 from p3s.report.show import Part, PartTable, lines_of
 from p3s.signature.phase_file import Account, Call, Loop, Phase, Phases, recorded_text
@@ -109,7 +109,7 @@ def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
             more.append(f"weights {' '.join(f'{n}:{w}' for n, w in pairs)}")
         if cost is not None and cost.operations:
             more.append(_operations(cost.operations))
-        below.append(_joined(more, WIDTH - len("phase  ")))
+        below.append(_join_parts(more, WIDTH - len("phase  ")))
     lines = lines_of(PartTable("Phases", head, rows, left=(), below=below))
     hidden = len(found.phases) - len(listed)
     if hidden:
@@ -130,11 +130,11 @@ def _about_builds(found: Phases) -> list[str]:
     each = (f"{m.alike} of {m.calls} at {n}" for n, m in sorted(found.matched.items()))
     return paragraph(
         f"calls of other builds, matched with those at {found.counts[-1]} by functional "
-        f"similarity (operation, tags, element sizes, loops, order; limit 80 %): {joined(each)}"
+        f"similarity (operation, tags, element sizes, loops, order; limit 80 %): {join_words(each)}"
     )
 
 
-def _joined(parts: Sequence[str], width: int) -> list[str]:
+def _join_parts(parts: Sequence[str], width: int) -> list[str]:
     """Return parts one after the other, on as few lines as they fit."""
     lines: list[str] = []
     for part in parts:
@@ -226,7 +226,7 @@ def _notes(found: Phases) -> list[str]:
         if parts:
             notes.append(f"{n} processes: {'; '.join(parts)}")
     notes += recorded_text(found.recorded, found.counts)
-    notes += _matched(found)
+    notes += _note_matched(found)
     chance = [str(phase.phase) for phase in found.phases if phase.varying]
     if chance:
         notes.append(
@@ -236,7 +236,7 @@ def _notes(found: Phases) -> list[str]:
     return notes
 
 
-def _matched(found: Phases) -> list[str]:
+def _note_matched(found: Phases) -> list[str]:
     """Say how much of the time is in calls that all counts have, and which not all have."""
     if len(found.counts) < 2:
         return []

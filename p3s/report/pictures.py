@@ -19,7 +19,7 @@ from p3s.report.charts import cells, curves, stacks
 from p3s.report.charts.cells import matrix_chart
 from p3s.report.charts.draw import LETTER, LINE, Svg
 from p3s.report.charts.files import as_pdf, as_png, as_svg
-from p3s.report.charts.looks import inlined
+from p3s.report.charts.looks import inline_styles
 from p3s.report.charts.ranges import interval_chart
 from p3s.report.compare import Comparison
 from p3s.report.costs import stacks_of
@@ -144,7 +144,7 @@ def matrix_picture(
 ) -> Picture:
     """Return a communication matrix below its totals, of at most so many cells a side."""
     drawn = matrix_chart(matrix, what, most)
-    chart = inlined(drawn or Svg(cells.LEFT + cells.SIDE, 4.0, "Nothing was sent").markup())
+    chart = inline_styles(drawn or Svg(cells.LEFT + cells.SIDE, 4.0, "Nothing was sent").markup())
     head = [("axisname", line) for line in wrap(totals(matrix), 60)]
     return Picture(_below(chart, head, []), size)
 
@@ -157,7 +157,7 @@ def _picture(plot: Plot, size: tuple[float, float], warning: str, heading: str =
     head += [("note", heading)] if heading else []
     rows = _rows(plot, width)
     room = height - _above(head, rows)
-    return Picture(_below(inlined(plot.draw(width, max(room, _LEAST))), head, rows), size)
+    return Picture(_below(inline_styles(plot.draw(width, max(room, _LEAST))), head, rows), size)
 
 
 Head = Sequence[tuple[str, str]]
@@ -179,7 +179,7 @@ def _below(chart: ElementTree.Element, head: Head, rows: Rows) -> ElementTree.El
     for k, row in enumerate(rows, len(head)):
         for x, entry in row:
             _entry(svg, entry, x, LINE * (k + 0.75) + 2)
-    root = inlined(svg.markup())
+    root = inline_styles(svg.markup())
     moved = ElementTree.SubElement(root, "g", {"transform": f"translate(0 {above:g})"})
     moved.extend(chart[1:])  # its title is that of the picture
     return root
@@ -235,7 +235,7 @@ def _curve(axis: str, draw: Callable[..., str], prediction: Prediction) -> Plot:
     )
 
 
-def _stacked(by_phase: bool, prediction: Prediction) -> Plot:
+def _plot_stacks(by_phase: bool, prediction: Prediction) -> Plot:
     found = stacks_of(prediction)
     legend = (
         stacks.phase_legend(found)
@@ -244,7 +244,7 @@ def _stacked(by_phase: bool, prediction: Prediction) -> Plot:
     )
     return Plot(
         "processes x time",
-        [Entry("rect", f"bar {entry.kind}", _shortened(entry.name)) for entry in legend],
+        [Entry("rect", f"bar {entry.kind}", _shorten_name(entry.name)) for entry in legend],
         lambda *size: stacks.stack_chart(
             found, "core", by_phase, size, hatched=bool(warning_of(prediction))
         ),
@@ -256,12 +256,12 @@ PLOTS: dict[str, Callable[[Prediction], Plot]] = {
     "speedup": partial(_curve, "speedup over {}", curves.speedup_chart),
     "time": partial(_curve, "run time", curves.time_chart),
     "efficiency": partial(_curve, "efficiency over {}", curves.efficiency_chart),
-    "parts": partial(_stacked, False),
-    "phases": partial(_stacked, True),
+    "parts": partial(_plot_stacks, False),
+    "phases": partial(_plot_stacks, True),
 }
 
 
-def _shortened(name: str, limit: int = 28) -> str:
+def _shorten_name(name: str, limit: int = 28) -> str:
     return name if len(name) <= limit else f"{name[: limit - 1]}…"
 
 

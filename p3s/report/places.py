@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from p3s.base.text import NOT_KNOWN, visible
-from p3s.capture.callpath import Where, call_path, stack
+from p3s.capture.callpath import FrameInfo, call_path, stack
 
 if TYPE_CHECKING:
     from p3s.model.types import Model, Phase  # takes longer than all that `p3s phases` needs
 
-Places = Mapping[str, Where]
+Places = Mapping[str, FrameInfo]
 #: So many functions of libraries are named in the place of a phase.
 _MOST_ENTRIES = 3
 
@@ -42,7 +42,7 @@ def joined_places(sites: Iterable[Sequence[str]], places: Places) -> str:
     return " < ".join([place, *_common_end([[path.at, *path.around()] for path in paths])])
 
 
-def lines_of(wheres: Sequence[Where]) -> str:
+def lines_of(wheres: Sequence[FrameInfo]) -> str:
     """Return one function with the lines of several frames in it; empty where that is not so."""
     lines = [where.line for where in wheres]
     if len({(w.function, w.file) for w in wheres}) > 1 or not all(lines) or len(set(lines)) == 1:
@@ -51,7 +51,7 @@ def lines_of(wheres: Sequence[Where]) -> str:
     return f"{first}-{max(lines)}"
 
 
-def _common_end(paths: Sequence[Sequence[Where]]) -> list[str]:
+def _common_end(paths: Sequence[Sequence[FrameInfo]]) -> list[str]:
     """Return what all paths end with, lines of one function together, without the beginning of
     the first of them."""
     found: list[str] = []
@@ -107,7 +107,7 @@ def common_place(
     return visible(text, 160), bool(path.at.function or path.at.line)
 
 
-def _entries(stacks: Iterable[Sequence[Where]]) -> list[str]:
+def _entries(stacks: Iterable[Sequence[FrameInfo]]) -> list[str]:
     """Return the functions of libraries that a program calls, as one text; none where some of its
     calls are not in a library."""
     paths = [path for path in map(call_path, stacks) if path is not None]
@@ -119,7 +119,7 @@ def _entries(stacks: Iterable[Sequence[Where]]) -> list[str]:
     return [", ".join(names[:_MOST_ENTRIES]) + more]
 
 
-def _innermost(stacks: Iterable[Sequence[Where]]) -> tuple[list[Where], list[Where]]:
+def _innermost(stacks: Iterable[Sequence[FrameInfo]]) -> tuple[list[FrameInfo], list[FrameInfo]]:
     """Return the frames of stacks in the innermost function around all of them, the one with the
     lowest line first, and the frames around that function, inner ones first."""
     outer = [found[::-1] for found in stacks if found]

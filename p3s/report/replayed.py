@@ -30,14 +30,14 @@ def replays_text(results: Mapping[int, Content]) -> str:
         "processes": str,
         "iterations": lambda n: results[n].get("iterations", "-"),
         "classes": lambda n: len(results[n].get("messages", [])),
-        "measured": lambda n: _measured(results[n].get("measured_share")),
+        "measured": lambda n: _format_share(results[n].get("measured_share")),
         "representative": lambda n: "yes" if results[n].get("representative") else "no",
     }
     each = (f"{processes(n)}\n{result_text(result)}" for n, result in results.items())
     return "\n\n".join([show(table_of("Replays", columns, results, left=())), *each])
 
 
-def _measured(share: object) -> str:
+def _format_share(share: object) -> str:
     return f"{100 * share:.1f} %" if isinstance(share, (int, float)) else "-"
 
 

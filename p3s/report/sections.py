@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from p3s.base.extensions import provided
+from p3s.base.extensions import load_provided
 from p3s.base.serialise import to_data
 from p3s.base.text import (
     command_line,
@@ -15,12 +15,12 @@ from p3s.base.text import (
     percent,
     plural,
     processes,
-    quoted,
+    quote_word,
     seconds,
     visible,
 )
 from p3s.base.version import __version__
-from p3s.capture.quoted import Quoted
+from p3s.capture.quoted import SourceQuote
 from p3s.model import text
 from p3s.model.types import NO_SHARE, Model
 from p3s.pipeline.content import MAX_CALLS, StudyContent
@@ -92,7 +92,7 @@ def equations_of(content: StudyContent) -> Equations:
     left = sum(bool(phase.items) for phase in model.phases) - len(few)
     cut = (
         f"The equations of {plural(left, 'more phase')}: "
-        f"p3s model {quoted(content.program.root)} --all."
+        f"p3s model {quote_word(content.program.root)} --all."
         if left
         else ""
     )
@@ -121,7 +121,7 @@ def _largest(model: Model) -> set[int]:
     return few
 
 
-def quoted_source(content: StudyContent, rule: Rule) -> list[Quoted]:
+def quoted_source(content: StudyContent, rule: Rule) -> list[SourceQuote]:
     """Return the lines of source that make the calls of a rule, in their order."""
     sites = (content.model.items[i].site for i in rule.calls)
     return list(dict.fromkeys(line for s in sites if (line := content.quotes.get(s))))[:MAX_LINES]
@@ -132,7 +132,7 @@ def instructions_of(content: StudyContent) -> str:
 
     calls = len(content.model.items)
     if calls > MAX_CALLS:
-        command = f"p3s model {quoted(content.program.root)} --scic"
+        command = f"p3s model {quote_word(content.program.root)} --scic"
         return f"The model has {calls:,} calls: {command} prints it."
     found = content.instructions
     return _printable(instruction_text(found)).rstrip() if found is not None else ""
@@ -204,12 +204,14 @@ def gaps_of(content: StudyContent) -> list[str]:
     if prediction.unknown_share:
         gaps.append(f"no rule is known for {percent(prediction.unknown_share)} of the program")
     largest = prediction.last.n
-    gaps += _named("no rule", content.unknown)
+    gaps += _list_entries("no rule", content.unknown)
     gaps += [visible(line, 400) for line in sentences(to_data(content.model.not_modelled))]
     for n, replayed in replays.items():
-        gaps += _named(f"not measured at {processes(n)}", replayed.get("unmeasured"))
+        gaps += _list_entries(f"not measured at {processes(n)}", replayed.get("unmeasured"))
     if largest in replays:
-        gaps += _named(f"taken to cost nothing at {largest}", replays[largest].get("left_out"))
+        gaps += _list_entries(
+            f"taken to cost nothing at {largest}", replays[largest].get("left_out")
+        )
         shares = replays[largest].get("shares") or {}
         parts = [f"{visible(how)} {percent(share)}" for how, share in shares.items() if share]
         if parts:
@@ -217,7 +219,7 @@ def gaps_of(content: StudyContent) -> list[str]:
     return list(dict.fromkeys(gaps))
 
 
-def _named(what: str, entries: Any, limit: int = 5) -> list[str]:
+def _list_entries(what: str, entries: Any, limit: int = 5) -> list[str]:
     """Return a list of entries as one line, the first few in full."""
     if not isinstance(entries, list) or not entries:
         return []
@@ -257,6 +259,6 @@ class Section(Protocol):
 
 def parts_of(content: StudyContent) -> list[Part]:
     """Return the parts that extensions add to a report, in their order."""
-    sections: list[Section] = list(provided("sections"))
+    sections: list[Section] = list(load_provided("sections"))
     made = (section(content) for section in sections)
     return [part for part in made if part is not None]

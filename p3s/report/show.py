@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, TypeVar
 
-from p3s.base.text import aligned, paragraph
+from p3s.base.text import align_columns, paragraph
 from p3s.predict.types import Reason
 
 R = TypeVar("R")
@@ -178,7 +178,7 @@ def _laid_out(shown: PartTable, by: int) -> list[str]:
     if not shown.rows:
         return []
     whole = [shown.head, *shown.rows]
-    wide = squeezed(shown.head, shown.rows, by)
+    wide = squeeze_widths(shown.head, shown.rows, by)
     fits = sum(wide) == sum(max(map(len, column)) for column in zip(*whole, strict=True))
     if not fits and all("notes" in getattr(row[-1], "kind", "") for row in shown.rows):
         rows = [row[:-1] for row in shown.rows]
@@ -197,12 +197,12 @@ def hanging(by: int, *texts: str) -> list[str]:
     return [line for text in texts for line in paragraph(text, by, by + 2)]
 
 
-def named(name: str, text: str) -> list[str]:
+def label_lines(name: str, text: str) -> list[str]:
     """Return a line that begins with its name, what follows below it."""
     return paragraph(f"{name:<13}{text}", 2, 17)
 
 
-def squeezed(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> list[int]:
+def squeeze_widths(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> list[int]:
     """Return the widths of columns, taken from the widest until a row fits behind ``by``."""
     wide = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     room = WIDTH - by - 2 * (len(wide) - 1)
@@ -215,12 +215,12 @@ def wrapped_row(
     row: Sequence[str], wide: Sequence[int], by: int, left: Collection[int]
 ) -> list[str]:
     """Return a row of a table, on more lines where a cell is wider than its column."""
-    parts = [wrapped(cell, size) for cell, size in zip(row, wide, strict=True)]
+    parts = [wrap_cell(cell, size) for cell, size in zip(row, wide, strict=True)]
     lines = list(zip_longest(*parts, fillvalue=""))
-    return aligned(lines, left, indent=" " * by, widths=wide)
+    return align_columns(lines, left, indent=" " * by, widths=wide)
 
 
-def wrapped(cell: str, size: int) -> list[str]:
+def wrap_cell(cell: str, size: int) -> list[str]:
     """Return a cell in lines of ``size``, broken at spaces and after signs of multiplication.
 
     A name that is longer than a line is broken before its last part that does not fit.

@@ -18,7 +18,16 @@ from p3s.base.text import (
     seconds,
     visible,
 )
-from p3s.predict.types import Count, Limit, PhaseAt, Prediction, Reason, in_short, named, untrusted
+from p3s.predict.types import (
+    Count,
+    Limit,
+    PhaseAt,
+    Prediction,
+    Reason,
+    filter_untrusted,
+    in_short,
+    prefix_reasons,
+)
 from p3s.report.counts import core_hours, factors, not_known
 
 _BECAUSE = {
@@ -49,7 +58,7 @@ def reasons_of(prediction: Prediction, of: str = "") -> list[Reason]:
             text=visible(each.text, 600),
             advice=visible(each.advice, 1000),
         )
-        for each in (named(prediction.reasons, of) if of else prediction.reasons)
+        for each in (prefix_reasons(prediction.reasons, of) if of else prediction.reasons)
     ]
 
 
@@ -60,13 +69,15 @@ def lines(texts: Sequence[str], limit: int = 400) -> list[str]:
 
 def warning_of(prediction: Prediction, what: str = "prediction") -> str:
     """Return that a prediction is not to be relied on, and why in a few words; "" if it is."""
-    why = in_short(untrusted(reasons_of(prediction)))
+    why = in_short(filter_untrusted(reasons_of(prediction)))
     return f"Do not rely on this {what}: {why}." if why else ""
 
 
 def remedy_of(prediction: Prediction) -> str:
     """Return what would give a trustworthy prediction, as a sentence; "" where nothing is wrong."""
-    found = dict.fromkeys(each.advice for each in untrusted(reasons_of(prediction)) if each.advice)
+    found = dict.fromkeys(
+        each.advice for each in filter_untrusted(reasons_of(prediction)) if each.advice
+    )
     return f"To get one you can rely on: {'; '.join(found)}." if found else ""
 
 
@@ -151,7 +162,7 @@ def top_phase(prediction: Prediction, places: Mapping[str, str] | None = None) -
     parts = {"computation": top.compute_s, "communication": top.comm_s, "files": top.io_s}
     kind = max(parts, key=lambda part: parts[part])
     return (
-        f"Phase {_named(top, places)} takes most of the time at {last.n} "
+        f"Phase {_name_phase(top, places)} takes most of the time at {last.n} "
         f"({percent(top.time_s / whole)}, mostly {kind})."
     )
 
@@ -190,7 +201,7 @@ def _knee(prediction: Prediction) -> list[str]:
     return [f"Efficiency stays above {limit} up to there."]
 
 
-def _named(phase: PhaseAt | Limit, places: Mapping[str, str] | None) -> str:
+def _name_phase(phase: PhaseAt | Limit, places: Mapping[str, str] | None) -> str:
     """Return the name of a phase, and where it is."""
     place = (places or {}).get(str(phase.phase))
     return visible(phase.name) + (f" ({place})" if place else "")
@@ -207,7 +218,7 @@ def _limit(prediction: Prediction, places: Mapping[str, str] | None) -> list[str
     )
     if last.phases and max(last.phases, key=attrgetter("time_s")).phase == first.phase:
         return [f"It accounts for {lost}."]
-    return [f"Scaling is limited first by {_named(first, places)}: {lost}."]
+    return [f"Scaling is limited first by {_name_phase(first, places)}: {lost}."]
 
 
 def figures(prediction: Prediction) -> list[Figure]:

@@ -6,7 +6,7 @@ from functools import partial
 
 from p3s.base.text import NOT_KNOWN, interval, percent, plural, seconds, visible
 from p3s.predict.surface import Cell, Surface
-from p3s.predict.types import in_short, untrusted
+from p3s.predict.types import filter_untrusted, in_short
 from p3s.report.counts import DOUBTFUL
 from p3s.report.show import Columns, Page, Part, PartTable, show_page, table_of
 
@@ -16,7 +16,7 @@ MOST_ROWS, MOST_LINES = 60, 12
 
 def render(surface: Surface) -> str:
     """Return a surface as text: what it says, a table of times, one row per configuration."""
-    against = untrusted(surface.reasons)
+    against = filter_untrusted(surface.reasons)
     signs = [DOUBTFUL] * any(cell.doubtful for cell in surface.cells)
     if any(not cell.traced for cell in surface.cells):
         signs.append("~     no run had so many threads: from the laws of threads")
@@ -37,8 +37,9 @@ def render(surface: Surface) -> str:
 def fastest(surface: Surface) -> str:
     """Return which configuration is the fastest of all."""
     best = min(surface.cells, key=lambda cell: cell.time_s)
+    ends = interval(best.low_s, best.high_s)
     return (
-        f"Fastest: {what(best)}, {seconds(best.time_s)} ({interval(best.low_s, best.high_s)}) on "
+        f"Fastest: {describe_cell(best)}, {seconds(best.time_s)} ({ends}) on "
         f"{plural(best.cores, 'core')}."
     )
 
@@ -53,13 +54,14 @@ def on_same_cores(surface: Surface) -> list[str]:
             sure = "" if clear(first, second) else " (the intervals overlap)"
             more = 100 * (second.time_s / first.time_s - 1)
             said.append(
-                f"On {cores} cores: {what(first)} {_verb(first, 'is', 'are')} the fastest; "
-                f"{what(second)} {_verb(second, 'takes', 'take')} {more:.0f} % longer{sure}."
+                f"On {cores} cores: {describe_cell(first)} {_verb(first, 'is', 'are')} the "
+                f"fastest; {describe_cell(second)} {_verb(second, 'takes', 'take')} "
+                f"{more:.0f} % longer{sure}."
             )
     return said
 
 
-def what(cell: Cell) -> str:
+def describe_cell(cell: Cell) -> str:
     """Return a configuration in words."""
     return f"{plural(cell.n, 'process', 'processes')} with {plural(cell.threads, 'thread')}"
 
@@ -77,12 +79,12 @@ def grid(surface: Surface) -> PartTable:
     """Return times as a table of processes by threads."""
     columns: Columns[int] = {
         "processes": str,
-        **{plural(k, "thread"): partial(_at, surface, k) for k in surface.threads},
+        **{plural(k, "thread"): partial(_format_time_at, surface, k) for k in surface.threads},
     }
     return table_of("Run times", columns, surface.counts, left=())
 
 
-def _at(surface: Surface, threads: int, n: int) -> str:
+def _format_time_at(surface: Surface, threads: int, n: int) -> str:
     return short(surface.at(n, threads))
 
 

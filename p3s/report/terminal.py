@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from p3s.base.text import ends, paragraph, percent, processes, seconds, visible
-from p3s.predict.types import Prediction, Reason, WeakPrediction, untrusted
+from p3s.predict.types import Prediction, Reason, WeakPrediction, filter_untrusted
 from p3s.report import details
 from p3s.report.costs import KIND_NAMES
 from p3s.report.counts import MAX_COUNTS, count_cut, count_table, signs
@@ -40,7 +40,7 @@ def render(
     with what they would save. verbose: all of it.
     """
     warning, reasons = warning_of(prediction), reasons_of(prediction)
-    told = [*untrusted(reasons), *(each for each in reasons if not each.untrustworthy)]
+    told = [*filter_untrusted(reasons), *(each for each in reasons if not each.untrustworthy)]
     most = MAX_COUNTS if verbose else SHORT
     text = [*paragraph(warning or headline(prediction)), ""]
     text += [show(count_table(prediction, most, wide=False)), *count_cut(prediction, most)]
@@ -137,5 +137,5 @@ def render_weak(result: WeakPrediction) -> str:
     notes = [f"note: {visible(note, 400)}" for note in result.notes]
     part = Part("counts", tables=[count_table(result, wide=False)], notes=signs(result.counts))
     mind = [reason for reason in reasons if not reason.untrustworthy]
-    page = Page("", "", [said], warning, untrusted(reasons), mind, [part])
+    page = Page("", "", [said], warning, filter_untrusted(reasons), mind, [part])
     return "\n".join([show_page(page), *notes])

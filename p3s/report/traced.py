@@ -30,11 +30,11 @@ def _table(rows: Sequence[TracedCount]) -> str:
         columns["grid"] = _grid
     columns |= {
         "runs": lambda row: len(row.runs),
-        "run time": lambda row: _least([run.wall_s for run in row.runs]),
+        "run time": lambda row: _format_shortest([run.wall_s for run in row.runs]),
     }
     if any(row.timed for row in rows):
         columns["native runs"] = lambda row: len(row.timed)
-        columns["native time"] = lambda row: _least([run.wall_s for run in row.timed])
+        columns["native time"] = lambda row: _format_shortest([run.wall_s for run in row.timed])
     columns["shared cores"] = lambda row: (
         "yes" if any(run.oversubscribed for run in row.runs + row.timed) else "no"
     )
@@ -47,7 +47,7 @@ def small_runs_table(rows: Sequence[TracedCount]) -> str:
     columns: Columns[TracedCount] = {
         "processes": lambda row: row.np,
         "runs": lambda row: len(row.runs),
-        "run time": lambda row: _least([run.wall_s for run in row.runs]),
+        "run time": lambda row: _format_shortest([run.wall_s for run in row.runs]),
         "events": partial(_number, "events"),
     }
     return show(table_of("Traced", columns, rows, left=()))
@@ -72,6 +72,6 @@ def _number(what: str, row: TracedCount) -> object:
     return row.signature.get(what, "-")
 
 
-def _least(seconds: Sequence[float]) -> str:
+def _format_shortest(seconds: Sequence[float]) -> str:
     """Return what the shortest run took."""
     return f"{min(seconds):.2f} s" if seconds else "-"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 
 from p3s.base.artefacts import digest_of, parse_json
-from p3s.base.errors import Damaged
+from p3s.base.errors import DamagedFile
 from p3s.base.records import signature_path
 from p3s.base.serialise import Positive, ProcessCount, ShapeError, Share, from_data, to_data
 from p3s.base.tables import (
@@ -100,7 +100,7 @@ class Form(Generic[T]):
             head, rows = self._checked(path, n)
         except (OSError, KeyError, ValueError, ShapeError, pa.ArrowException) as err:
             why = (" ".join(str(err).split()) or type(err).__name__)[:100]
-            raise Damaged(f"{path}: damaged ({why}); run p3s characterize again") from err
+            raise DamagedFile(f"{path}: damaged ({why}); run p3s characterize again") from err
         return self.kind(head.nodes, rows[:, 0], rows[:, 1], rows[:, 2:], head.inside)
 
     def _checked(self, path: Path, n: int) -> tuple[Head, np.ndarray]:

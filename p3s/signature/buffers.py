@@ -48,7 +48,7 @@ def add_rank(uses: Uses, columns: Mapping[str, np.ndarray], times: np.ndarray) -
     uses.update(found)
 
 
-def scattered(calls: Sequence[Call], node: np.ndarray, nodes: int) -> np.ndarray:
+def count_gaps(calls: Sequence[Call], node: np.ndarray, nodes: int) -> np.ndarray:
     """Return for each call of a run [node, bytes, bytes with gaps, pieces], of places with gaps.
 
     ``node``: of each call; receives count, too. Shape (number, 5), the call's number first.

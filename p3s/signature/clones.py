@@ -45,7 +45,7 @@ def copied_calls(table: PointTable, functions: Mapping[str, tuple[str, ...]]) ->
         kept = {
             (a, b) for a, b in pairs if graph.inside(a, b, of_class) or graph.inside(b, a, of_class)
         }
-        kept -= _mixed(of_class, kept)
+        kept -= _find_mixed(of_class, kept)
         if kept == pairs:
             return of_class
         pairs = kept
@@ -208,7 +208,7 @@ def _classes(sites: Iterable[str], pairs: Iterable[Pair]) -> dict[str, str]:
     return out
 
 
-def _mixed(of_class: Mapping[str, str], pairs: set[Pair]) -> set[Pair]:
+def _find_mixed(of_class: Mapping[str, str], pairs: set[Pair]) -> set[Pair]:
     """Return the pairs of classes that hold sites that are no copies of each other."""
     members: dict[str, list[str]] = {}
     for site in sorted({site for pair in pairs for site in pair}):
@@ -384,7 +384,9 @@ def _differ(calls: Sequence[np.ndarray]) -> bool:
     return any(not np.array_equal(calls[0], other) for other in calls[1:])
 
 
-def contradicted(signatures: Mapping[int, Mapping[str, Any]], known: KnownSites) -> list[int]:
+def find_contradictions(
+    signatures: Mapping[int, Mapping[str, Any]], known: KnownSites
+) -> list[int]:
     """Return the counts whose signatures take sites otherwise than all of them tell."""
     out = []
     for n, data in signatures.items():

@@ -43,7 +43,7 @@ def disturbances(parts: Sequence[Part], shared: Sequence[bool]) -> list[list[str
         if not many and part.time_unit == clock.CPU:
             said += _off_core(part)
         elif not many:
-            said += _preempted(part)
+            said += _note_preemption(part)
         noise = _NOISE_NS * int(part.segments[:, 3].sum())
         if total > (1 + _OVER_LEAST) * least + noise:
             over = total / least - 1 if least else 1.0
@@ -70,7 +70,7 @@ def _off_core(part: Part) -> list[str]:
     ]
 
 
-def _preempted(part: Part) -> list[str]:
+def _note_preemption(part: Part) -> list[str]:
     wall = _column(part, "wall_ns").max(initial=0)
     number = int(_column(part, "preempted").max(initial=0))
     if number < _PREEMPTED or number <= _PREEMPTED_PER_S * wall / 1e9:

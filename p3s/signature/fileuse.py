@@ -37,7 +37,7 @@ class FileUse(AtPlaces):
         return found
 
 
-def there(calls: Sequence[Call]) -> bool:
+def has_file_calls(calls: Sequence[Call]) -> bool:
     """Tell whether some of a run's calls are of files."""
     return any(kind_of(c.op) == IO for c in calls)
 

@@ -187,7 +187,7 @@ def _nest(
         _rotate(loop, comp, classes)
         flat = _better_flat(loop, comp, classes, before, position)
         items.append((comp, flat or loop))
-    return _ordered(items, union, position, code)
+    return _order_items(items, union, position, code)
 
 
 def _merge_guards(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None:
@@ -418,7 +418,7 @@ def _outer_back_edges(scc: set[int], cls: _Class, local: set[Edge]) -> set[Edge]
     return {(a, header) for a in outer}
 
 
-def _ordered(
+def _order_items(
     items: list[tuple[set[int], int | Loop]],
     union: set[Edge],
     position: Mapping[int, float],

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p3s.base.arrays import Bools, Ints
-from p3s.capture.parts import CallBook, Parts, replaced
+from p3s.capture.parts import CallBook, Parts, replace_events
 from p3s.capture.types import present_ranks
 from p3s.signature.fold import Loop
 
@@ -67,7 +67,7 @@ def nest_of(root: Loop, nodes: int) -> Nest:
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedEvents:
     """One rank's events in a nest; columns of one entry per event.
 
     common: level of the innermost loop that holds this event and the one before it; turned:
@@ -90,11 +90,11 @@ class Parsed:
         return np.asarray((self.nest.depth >= level)[self.node] & (self.common < level))
 
 
-def parse(nest: Nest, node: Sequence[int] | Ints) -> Parsed:
+def parse(nest: Nest, node: Sequence[int] | Ints) -> ParsedEvents:
     """Return where the events of one rank, given as node numbers in program order, are."""
     seq = np.asarray(node, dtype=np.int64)
     if not len(seq):
-        return Parsed(nest, seq, seq, np.zeros(0, dtype=bool))
+        return ParsedEvents(nest, seq, seq, np.zeros(0, dtype=bool))
     before, after = seq[:-1], seq[1:]
     size = len(nest.depth)
     codes = before * size
@@ -111,10 +111,10 @@ def parse(nest: Nest, node: Sequence[int] | Ints) -> Parsed:
     narrow = level.astype(np.int8 if nest.around.shape[1] < 1 << 7 else np.int64)
     common, begins = np.zeros(len(seq), dtype=narrow.dtype), np.zeros(len(seq), dtype=bool)
     common[1:], begins[1:] = narrow[inverse], turned[inverse]
-    return Parsed(nest, seq, common, begins)
+    return ParsedEvents(nest, seq, common, begins)
 
 
-def loop_indices(parsed: Parsed) -> Ints:
+def loop_indices(parsed: ParsedEvents) -> Ints:
     """Return the iteration of every loop around each event, counted from 0 in each entry.
 
     Shape (events, levels), outermost loop first; -1 where an event is in fewer loops.
@@ -129,7 +129,7 @@ def loop_indices(parsed: Parsed) -> Ints:
     return out
 
 
-def trips(parsed: Parsed) -> dict[int, Ints]:
+def trips(parsed: ParsedEvents) -> dict[int, Ints]:
     """Return loop number -> iterations of each entry, in program order, of the loops entered."""
     found: dict[int, Ints] = {}
     for level in range(1, parsed.nest.levels + 1):
@@ -146,7 +146,7 @@ def trips(parsed: Parsed) -> dict[int, Ints]:
     return found
 
 
-def turns_with(parsed: Parsed, nodes: Ints) -> dict[int, tuple[Ints, Ints]]:
+def turns_with(parsed: ParsedEvents, nodes: Ints) -> dict[int, tuple[Ints, Ints]]:
     """Return node -> (iteration in its entry, iterations of that entry) of each of its events.
 
     Only of these nodes, and of those only such as are inside loops; the iteration counts from 0.
@@ -241,7 +241,7 @@ class Codes:
         return np.concatenate([compact(block) for block in moved])
 
 
-def renumbered(codes: np.ndarray, node_to: np.ndarray) -> np.ndarray:
+def renumber_nulls(codes: np.ndarray, node_to: np.ndarray) -> np.ndarray:
     """Return codes with the nodes of null events under other numbers."""
     null = codes < 0
     if not null.any():
@@ -347,7 +347,7 @@ class Completions:
             self.sums.get(key, key[0]) for key in zip(first.tolist(), total.tolist(), strict=True)
         ]
         gone = Parts(gone=np.flatnonzero(~begins), single=True)
-        return replaced(replace(rt, call=call), gone, CallBook(list(calls)))
+        return replace_events(replace(rt, call=call), gone, CallBook(list(calls)))
 
 
 def _as_wait(call: Call, replaces: bool) -> Call:

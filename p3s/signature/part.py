@@ -21,8 +21,8 @@ from p3s.base.text import processes
 from p3s.capture.types import present_ranks, reaches_outside
 from p3s.signature import buffers, clock, fileuse, segments, teams
 from p3s.signature.clock import blocks_of
-from p3s.signature.parse import Completions, Sequences, renumbered
-from p3s.signature.rank import COLUMNS, END, Calls, Group, RankSums, Recorded
+from p3s.signature.parse import Completions, Sequences, renumber_nulls
+from p3s.signature.rank import COLUMNS, END, Calls, Group, RankRecord, RankSums
 from p3s.signature.tracing import Cost, add, add_rank
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     if sites.apart:
         _tell_apart(run, site, names, {k for k, key in enumerate(keys) if key in sites.apart})
     calls = Calls(run, site)
-    whole = bool(sites.apart) or logical.changes or fileuse.there(run.calls)
+    whole = bool(sites.apart) or logical.changes or fileuse.has_file_calls(run.calls)
     reading = _Reading(logical, calls, names, whole)
     ranks = present_ranks(run)
     if len(ranks) == 1:
@@ -151,7 +151,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     return out
 
 
-def _renumbered(groups: Sequence[Group], place_of: Mapping[int, int]) -> list[Group]:
+def _renumber_groups(groups: Sequence[Group], place_of: Mapping[int, int]) -> list[Group]:
     """Return groups with other numbers of their communicators; -1, none, stays."""
     return [g if g.comm < 0 else g._replace(comm=place_of[g.comm]) for g in groups]
 
@@ -168,9 +168,9 @@ class _Reading:
         run = logical.run
         self._logical, self._calls, self._names, self._whole = logical, calls, names, whole
         self._marks = buffers.marks(run.calls)
-        self._gaps = buffers.scattered(run.calls, calls.node, len(calls.nodes))
+        self._gaps = buffers.count_gaps(run.calls, calls.node, len(calls.nodes))
         inside = [k for k, comm in enumerate(run.comms) if not reaches_outside(comm)]
-        self._groups = _renumbered(calls.groups, {k: at for at, k in enumerate(inside)})
+        self._groups = _renumber_groups(calls.groups, {k: at for at, k in enumerate(inside)})
         self._places = [
             Place(c.members, c.ordinal, c.op, c.dims, c.periods)
             for c in map(run.comms.__getitem__, inside)
@@ -186,7 +186,7 @@ class _Reading:
             self._places,
             self._names,
             self._calls.nodes,
-            _stacked([]),
+            _stack_columns([]),
             time_unit=clock.unit_of(run),
             counters=(names := tuple(getattr(run, "counter_names", ()))),
             counted=np.zeros((0, len(names))),
@@ -220,17 +220,17 @@ class _Reading:
         if out.time_unit:
             out.loads = np.array([sums.load.row(out.time_unit, rt)], dtype=np.int64)
             out.times = sums.times.table(between.code, between.count)
-        if getattr(rt, "threads", None) is not None or fileuse.there(run.calls):
+        if getattr(rt, "threads", None) is not None or fileuse.has_file_calls(run.calls):
             call = np.asarray(rt.call)  # of these the rank is there as a whole
             node = calls.node[call]
             out.teams = teams.teams_of(rt, np.flatnonzero(~calls.null[call]), node)
             out.files = fileuse.uses_of(rt, node, run.calls)
         return out
 
-    def _summed(self, rank: int) -> tuple[RankTrace, Recorded, RankSums]:
+    def _summed(self, rank: int) -> tuple[RankTrace, RankRecord, RankSums]:
         """Return the sums of one rank, and the rank: a part of it where it is read in blocks."""
         run = self._logical.run
-        recorded, sums = Recorded(len(run.calls)), RankSums(run, self._calls, _SAMPLE_EVENTS)
+        recorded, sums = RankRecord(len(run.calls)), RankSums(run, self._calls, _SAMPLE_EVENTS)
         of_rank = None if self._whole else getattr(run.ranks, "pieces", None)
         pieces = of_rank(rank) if of_rank else None
         if pieces is None:
@@ -271,7 +271,7 @@ def _tell_apart(
             site[call] = own
 
 
-def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _stack_columns(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     none = np.zeros(0, dtype=np.int64)
     return {c: np.concatenate([each[c] for each in columns] or [none]) for c in COLUMNS}
 
@@ -318,7 +318,7 @@ def join(parts: Iterable[Part]) -> Part:
                 places[(place.members, place.ordinal)] = len(places)
                 out.places.append(place)
         place_to = [places[(p.members, p.ordinal)] for p in part.places]
-        own = _renumbered(part.groups, dict(enumerate(place_to)))
+        own = _renumber_groups(part.groups, dict(enumerate(place_to)))
         group_to = np.array([groups.setdefault(g, len(groups)) for g in own], dtype=np.int64)
         node_to = np.array(
             [nodes.setdefault(node, len(nodes)) for node in part.nodes] + [END, START],
@@ -326,7 +326,7 @@ def join(parts: Iterable[Part]) -> Part:
         )  # END and START are their own places -2, -1
         columns.append({**part.table, "group": group_to[part.table["group"]]})
         for name, of_nodes in _STACKED.items():
-            stacks[name].append(segments.renumbered(getattr(part, name), node_to, of_nodes))
+            stacks[name].append(segments.renumber_nodes(getattr(part, name), node_to, of_nodes))
         moved = stacks["edges"][-1]
         if part.time_unit != out.time_unit:
             out.time_unit = CPU if part.time_unit and out.time_unit else ""
@@ -336,7 +336,7 @@ def join(parts: Iterable[Part]) -> Part:
         if not part.sequences and part.events:
             sequences.drop()
         for rank, codes in part.sequences.items():
-            sequences.offer(rank, renumbered(codes, node_to))
+            sequences.offer(rank, renumber_nulls(codes, node_to))
         out.sites.update(part.sites)
         out.unmodelled.update(part.unmodelled)
         for name in ("inside", "events", "null_events", *_COUNTED):
@@ -347,7 +347,7 @@ def join(parts: Iterable[Part]) -> Part:
         out.problem = out.problem or part.problem
     assert out is not None  # a run has files
     out.groups, out.nodes = list(groups), list(nodes)
-    out.table = _stacked(columns)
+    out.table = _stack_columns(columns)
     out.samples, out.sequences = samples.kept, sequences.kept
     for name, rows in stacks.items():
         setattr(out, name, np.concatenate(rows))
@@ -388,7 +388,7 @@ def join_files(files: Sequence[Path], sites: Sites) -> Part:
     each = -(-len(files) // (workers.AHEAD * max(workers.ranks(), len(os.sched_getaffinity(0)))))
     each = min(each, _FILES)
     tasks = [(*of_all, at, at + each, sites) for at in range(0, len(files), each)]
-    read = workers.each(_parts, tasks, files[0], jobs=0 if many else 1)
+    read = workers.run_tasks(_parts, tasks, files[0], jobs=0 if many else 1)
     return join(part for parts in read for part in parts)
 
 

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 from p3s.base.errors import UsageError
 from p3s.base.serialise import (
     MOST_PROCESSES,
+    FileFormat,
     Key,
     Natural,
     NotNegative,
     ProcessCount,
-    Published,
     Range,
 )
 
@@ -222,24 +222,24 @@ class Phases:
                     f"-n {count}: {path} has no such count; it has "
                     f"{', '.join(map(str, self.counts))}"
                 )
-        kept: Phases = _only(replace(self, counts=tuple(counts)), frozenset(counts))
+        kept: Phases = _keep_counts(replace(self, counts=tuple(counts)), frozenset(counts))
         return kept
 
 
-def _only(value: Any, counts: Container[int]) -> Any:
+def _keep_counts(value: Any, counts: Container[int]) -> Any:
     """Return a record with the entries of some counts in all that it holds by count."""
     if is_dataclass(value) and not isinstance(value, type):
         named = {each.name: getattr(value, each.name) for each in fields(value)}
-        return replace(value, **{name: _only(each, counts) for name, each in named.items()})
+        return replace(value, **{name: _keep_counts(each, counts) for name, each in named.items()})
     if isinstance(value, Mapping):
         return {key: each for key, each in value.items() if isinstance(key, str) or key in counts}
     if isinstance(value, tuple) and any(map(is_dataclass, value)):
-        return tuple(_only(each, counts) for each in value)
+        return tuple(_keep_counts(each, counts) for each in value)
     return value
 
 
 #: signature/phases.json.
-PHASES = Published(
+PHASES = FileFormat(
     "p3s.phases", 1, Phases, more=True, again="delete it and run p3s characterize again"
 )
 load = PHASES.read

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3s.base.arrays import Ints
-from p3s.base.ops import COMPLETION, named
+from p3s.base.ops import COMPLETION, name_phase_op
 from p3s.signature.parse import trips, turns_with
 from p3s.signature.phase_file import (
     Account,
@@ -102,7 +102,7 @@ def _depth(s: Structure, loop: int) -> int:
 def _name(s: Structure, loop: int, calls: list[int]) -> str:
     if loop == 0:
         return "outside loops"
-    ops = list(dict.fromkeys(named(s.nodes[v][1]).removeprefix("MPI_") for v in calls))
+    ops = list(dict.fromkeys(name_phase_op(s.nodes[v][1]).removeprefix("MPI_") for v in calls))
     ops = [op for op in ops if not op.endswith("_recv")]
     more = "+..." if len(ops) > _MAX_OPS_IN_NAME else ""
     return "+".join(ops[:_MAX_OPS_IN_NAME]) + more or "nest"
@@ -252,7 +252,7 @@ class _Tree:
         return Call(
             v,
             *self.s.nodes[v],
-            when(self.turns.get(v, [])),
+            classify_turns(self.turns.get(v, [])),
             {n: len(each.ranks_of[v]) for n, each in there.items()},
             {n: int(each.events[v]) for n, each in there.items()},
             sizes,
@@ -260,7 +260,7 @@ class _Tree:
         )
 
 
-def when(found: list[Turns]) -> str:
+def classify_turns(found: list[Turns]) -> str:
     """Say in which turns of its loop a call is made: always, first, last, every k or some.
 
     found: per rank, the iteration in its entry and the iterations of that entry, one per event, and

@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError
-from p3s.base.ops import named, of_one_call
+from p3s.base.ops import name_phase_op, of_one_call
 from p3s.capture.parts import OF_MANY
 from p3s.capture.recording_plan import Enough, KnownCall, Plan, Row
 from p3s.signature.parse import WAITS
@@ -26,7 +26,7 @@ def calls_of(phases: Phases) -> list[KnownCall]:
     """Return the calls of all phases, in the order of the program, as the program makes them."""
     rows = list(_walk(phases))
     calls = [row for row in rows if isinstance(row, KnownCall)]
-    if all(named(call.op) == call.op for call in calls):
+    if all(name_phase_op(call.op) == call.op for call in calls):
         return calls
     return list(_as_called(calls, [row for row in rows if isinstance(row, Row)]))
 
@@ -52,7 +52,7 @@ def _as_called(calls: Sequence[KnownCall], loops: Sequence[Row]) -> Iterator[Kno
 def _names(op: str) -> tuple[str, ...]:
     """Return what the program calls; a wait for one request may be for several messages."""
     one = {many: one for one, many in OF_MANY.items()}.get(op)
-    return (named(op),) if one is None else (named(op), one)
+    return (name_phase_op(op),) if one is None else (name_phase_op(op), one)
 
 
 def _walk(found: Phases) -> Iterator[Row | KnownCall]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from p3s.base.ops import RECV, SEND, kind_of
 from p3s.capture.order import Forward
-from p3s.capture.parts import gathered
+from p3s.capture.parts import sum_before_kept
 from p3s.capture.types import PROC_NULL
 from p3s.signature.clock import Clock, Load, SegmentTimes
 from p3s.signature.parse import Codes
@@ -73,7 +73,7 @@ COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work", "elapsed_ns
 INSTRUCTIONS = "instructions"
 
 
-class Recorded:
+class RankRecord:
     """What a rank recorded, before its completions are taken as the program means them.
 
     times: how often it makes each call of the run; last_start_ns: when its last call began.
@@ -104,7 +104,7 @@ class _Before:
 
     def take(self, values: np.ndarray, keep: np.ndarray) -> np.ndarray:
         """Return what lies before the events ``keep`` of the next block."""
-        out = gathered(values, keep)
+        out = sum_before_kept(values, keep)
         if len(keep):
             out[0] += self._left
             self._left = 0

@@ -113,7 +113,7 @@ class AtPlaces:
     inside: float = 0.0
 
 
-def renumbered(
+def renumber_nodes(
     table: np.ndarray, node_to: np.ndarray, columns: Sequence[int] = (1, 2)
 ) -> np.ndarray:
     """Return rows with the nodes in some columns renumbered; of segments node_to[-1] must be -1."""
@@ -123,7 +123,7 @@ def renumbered(
     return out
 
 
-def least(tables: Sequence[tuple[np.ndarray, Sequence[tuple[str, str]]]]) -> np.ndarray:
+def keep_least_work(tables: Sequence[tuple[np.ndarray, Sequence[tuple[str, str]]]]) -> np.ndarray:
     """Return the segments of the first of several runs, with the least work over all of them.
 
     tables: (segments, nodes) of each run; a segment counts where it occurs equally often.
@@ -133,7 +133,7 @@ def least(tables: Sequence[tuple[np.ndarray, Sequence[tuple[str, str]]]]) -> np.
     number = {node: k for k, node in enumerate(nodes)}
     for other, names in tables[1:]:
         to = np.array([*(number.get(node, -2) for node in names), _START], dtype=np.int64)
-        there = {(r, a, b): (k, w) for r, a, b, k, w in renumbered(other, to).tolist()}
+        there = {(r, a, b): (k, w) for r, a, b, k, w in renumber_nodes(other, to).tolist()}
         for i, (r, a, b, k, w) in enumerate(out.tolist()):
             count, work = there.get((r, a, b), (0, w))
             if count == k:

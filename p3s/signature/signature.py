@@ -17,7 +17,7 @@ from p3s.capture.reader import mark_of
 from p3s.capture.sites import chains
 from p3s.signature import clock
 from p3s.signature.beside import write_teams, write_uses
-from p3s.signature.clones import Copies, contradicted, copies_of, known_sites, sites_of
+from p3s.signature.clones import Copies, copies_of, find_contradictions, known_sites, sites_of
 from p3s.signature.ended import rest_of
 from p3s.signature.part import Part, Sites, intact_runs, join_files
 from p3s.signature.phase_file import Matched, Recorded
@@ -31,7 +31,7 @@ from p3s.signature.store import (
     signature_of,
     write_tables,
 )
-from p3s.signature.structure import structure, total_turns, undecided
+from p3s.signature.structure import find_ambiguous, structure, total_turns
 from p3s.signature.tables import PointTable, table_of
 from p3s.signature.times import make_times, write_times
 
@@ -47,7 +47,7 @@ def characterize(traces: Traces, np_: int) -> SignatureHead:
     others = _signatures(traces, without=np_)
     known = known_sites(others)
     known.add(np_, out.lines, out.same, out.waits, out.sites)
-    for other in contradicted(others, known):
+    for other in find_contradictions(others, known):
         with contextlib.suppress(P3SError):  # its captures were deleted
             characterize(traces, other)
     for n in sorted((n for n in others if n < np_), reverse=True):
@@ -59,23 +59,23 @@ def characterize(traces: Traces, np_: int) -> SignatureHead:
 
 def _characterize(traces: Traces, np_: int) -> SignatureHead:
     """Write the signature of one process count, its call sites as other signatures have them."""
-    found = _Read.of(traces, np_, Sites())
+    found = _RunReading.of(traces, np_, Sites())
     others = _signatures(traces, without=np_)
     copies = copies_of(found.table, chains(traces, found.table.sites))
     sites = sites_of(found.table, copies, known_sites(others))
     larger = {n: data for n, data in others.items() if n > np_}
     matched = None
     if _of_other_build(found.table.nodes, larger):
-        sites, matched = _matched(traces, sites, copies, larger, partial(_table, traces, np_))
+        sites, matched = _match_sites(traces, sites, copies, larger, partial(_table, traces, np_))
     if sites != Sites():
-        found = _Read.of(traces, np_, sites)
+        found = _RunReading.of(traces, np_, sites)
     if any(record.ended for record in found.used):
         full = [n for n, data in others.items() if not (data.get("recorded") or {}).get("ended")]
         found = _whole(traces, np_, sites, [load_table(traces.root, n) for n in full])
     nest = structure([found.table])
-    if (shared := undecided(nest)) and not any(record.ended for record in found.used):
+    if (shared := find_ambiguous(nest)) and not any(record.ended for record in found.used):
         # where sites do not decide, what the calls do and their order does
-        apart = _Read.of(traces, np_, replace(sites, apart=shared))
+        apart = _RunReading.of(traces, np_, replace(sites, apart=shared))
         divided = structure([apart.table])
         if total_turns(divided) < total_turns(nest):
             found, nest = apart, divided
@@ -100,19 +100,19 @@ def _characterize(traces: Traces, np_: int) -> SignatureHead:
     return out
 
 
-def _whole(traces: Traces, np_: int, sites: Sites, full: Sequence[PointTable]) -> _Read:
+def _whole(traces: Traces, np_: int, sites: Sites, full: Sequence[PointTable]) -> _RunReading:
     """Return the run of a program that was ended, as it goes on at the counts traced in full."""
     apart = frozenset(site.partition("#")[0] for t in full for site, _ in t.nodes if "#" in site)
-    seen = _Read.of(traces, np_, replace(sites, apart=apart))
+    seen = _RunReading.of(traces, np_, replace(sites, apart=apart))
     rest = rest_of(seen.table, full)
-    found = _Read.of(traces, np_, replace(sites, apart=apart, rest=rest))
+    found = _RunReading.of(traces, np_, replace(sites, apart=apart, rest=rest))
     detail = seen.table.events - seen.parts[0].restored
     recorded = Recorded(detail, found.table.events, rest.seen)
     return replace(found, table=replace(found.table, recorded=recorded))
 
 
 def _table(traces: Traces, np_: int, sites: Sites) -> PointTable:
-    return _Read.of(traces, np_, sites).table
+    return _RunReading.of(traces, np_, sites).table
 
 
 def _of_other_build(nodes: Iterable[Sequence[str]], others: Mapping[int, Any]) -> bool:
@@ -122,7 +122,7 @@ def _of_other_build(nodes: Iterable[Sequence[str]], others: Mapping[int, Any]) -
     return bool(named) and sum(known) <= FOREIGN * len(known)
 
 
-def _matched(
+def _match_sites(
     traces: Traces,
     sites: Sites,
     copies: Copies,
@@ -146,7 +146,7 @@ def _matched(
 
 
 @dataclass(frozen=True)
-class _Read:
+class _RunReading:
     """The intact runs of a count, read one way: see intact_runs."""
 
     table: PointTable
@@ -155,7 +155,7 @@ class _Read:
     used: list[RunRecord]
 
     @staticmethod
-    def of(traces: Traces, np_: int, sites: Sites) -> _Read:
+    def of(traces: Traces, np_: int, sites: Sites) -> _RunReading:
         """Read the runs; raises P3SError when none is intact."""
         parts, walls, left_out, used = intact_runs(traces.runs, np_, sites)
         if not parts:
@@ -168,7 +168,7 @@ class _Read:
             raise P3SError(
                 f"characterize: {why}; trace it again{advice}: {_traced_again(traces, np_)}"
             )
-        return _Read(table_of(parts, walls, str(traces.root)), parts, left_out, used)
+        return _RunReading(table_of(parts, walls, str(traces.root)), parts, left_out, used)
 
 
 def _traced_again(traces: Traces, np_: int) -> str:
@@ -205,5 +205,5 @@ def read_alike(traces: Traces, model_sites: Collection[str], files: Sequence[Pat
     decided = {**copies.by_graph, **known.of_graph(0)}  # whatever this run tells
     alike = sites_of(table, replace(copies, by_graph=decided, waits={}), known)
     if _of_other_build(table.nodes, signatures):
-        alike, _ = _matched(traces, alike, copies, signatures, partial(_run, traces, files))
+        alike, _ = _match_sites(traces, alike, copies, signatures, partial(_run, traces, files))
     return join_files(files, replace(alike, apart=sites.apart)) if alike != Sites() else part

@@ -33,24 +33,24 @@ def match(known: Sequence[PointTable], run: PointTable) -> tuple[dict[str, str],
     None where the run is of the same build as these, or less than 80 % of the calls correspond
     (of the one that has fewer; of the other half).
     """
-    here = _called(structure([run]))
+    here = _list_calls(structure([run]))
     there = {node for t in known for node in t.nodes}
     if sum(node in there for node in here) > FOREIGN * len(here):
         return None
     nearest = min(known, key=lambda t: (abs(np.log(t.np / run.np)), t.np))
-    found = [aligned(some, run) for some in (known, [nearest])]
+    found = [align_sites(some, run) for some in (known, [nearest])]
     sites, how = max(found, key=lambda each: each[1].alike)
     less, more = sorted((len(here), len(nearest.nodes)))
     enough = how.alike >= SIMILAR * less and how.alike > FOREIGN * more
     return (sites, how) if enough else None
 
 
-def aligned(known: Sequence[PointTable], run: PointTable) -> tuple[dict[str, str], Matched]:
+def align_sites(known: Sequence[PointTable], run: PointTable) -> tuple[dict[str, str], Matched]:
     """Return site of a run -> site of tables of one build that is the same call, and how many."""
     one, other = structure(known), structure([run])
-    mine, theirs = _called(one), _called(other)
+    mine, theirs = _list_calls(one), _list_calls(other)
     score = _scores(_functions(one, mine), _functions(other, theirs))
-    pairs = uncrossed(score, align(score))
+    pairs = uncross_pairs(score, align(score))
     twins: dict[str, set[str]] = {}
     for i, j in pairs:
         twins.setdefault(theirs[j][0], set()).add(mine[i][0])
@@ -59,7 +59,7 @@ def aligned(known: Sequence[PointTable], run: PointTable) -> tuple[dict[str, str
     return sites, Matched(alike, len(theirs))
 
 
-def _called(s: Structure) -> list[Node]:
+def _list_calls(s: Structure) -> list[Node]:
     """Return the calls of a program in the order of its loops."""
 
     def inside(loop: Loop) -> Iterator[int]:
@@ -156,12 +156,12 @@ def align(score: Ints) -> list[Pair]:
     possible = (score > 0) & (through == best)
     # A call that may as well stay alone is in no pair that is certain.
     certain = possible & (possible.sum(0) == 1) & (possible.sum(1) == 1)[:, None]
-    certain &= _needed(before, behind, best)
+    certain &= _is_needed(before, behind, best)
     rows, columns = np.nonzero(certain)
     return list(zip(rows.tolist(), columns.tolist(), strict=True))
 
 
-def uncrossed(score: Ints, pairs: Sequence[Pair]) -> list[Pair]:
+def uncross_pairs(score: Ints, pairs: Sequence[Pair]) -> list[Pair]:
     """Return pairs in order, and among what is left those that are the best of both.
 
     No rank of a run may make two calls one after the other: then nothing tells their order. What
@@ -180,7 +180,7 @@ def uncrossed(score: Ints, pairs: Sequence[Pair]) -> list[Pair]:
     ]
 
 
-def _needed(before: Ints, behind: Ints, best: int) -> Bools:
+def _is_needed(before: Ints, behind: Ints, best: int) -> Bools:
     """Tell which of the first sequence no best alignment leaves out, shape (first, 1)."""
     without = (before[:-1] + behind[1:]).max(axis=1)
     return np.asarray(without < best)[:, None]

@@ -18,7 +18,7 @@ from p3s.base.records import (
     phases_path,
     signature_path,
 )
-from p3s.base.serialise import Natural, Published, ShapeError, from_data
+from p3s.base.serialise import FileFormat, Natural, ShapeError, from_data
 from p3s.base.tables import (
     TableFacts,
     check_range,
@@ -128,7 +128,7 @@ class SignatureHead(SignatureFacts):
 
 
 #: npNNNN.json.
-SIGNATURE = Published(
+SIGNATURE = FileFormat(
     SIGNATURE_SCHEMA, SIGNATURE_VERSION, SignatureHead, True, "run `p3s characterize` again"
 )
 SCHEMA, VERSION = SIGNATURE_SCHEMA, SIGNATURE_VERSION

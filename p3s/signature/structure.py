@@ -13,7 +13,7 @@ from p3s.base.arrays import Ints
 from p3s.base.ops import COMPLETION, RECV, SEND, kind_of, of_one_call, place_of
 from p3s.signature.cycles import Edge
 from p3s.signature.fold import Loop, count_turns, fold
-from p3s.signature.parse import Nest, Parsed, nest_of, parse, trips
+from p3s.signature.parse import Nest, ParsedEvents, nest_of, parse, trips
 from p3s.signature.tables import PointTable
 
 
@@ -22,7 +22,7 @@ def refine(
     members: Mapping[Any, Mapping[Edge, int]],
     sequences: Mapping[Any, Sequence[int] | Ints],
     nodes: int,
-) -> tuple[Nest, dict[Any, Parsed]]:
+) -> tuple[Nest, dict[Any, ParsedEvents]]:
     """Put regular guards in place of irregular nests, join branches; return the nest, parsed.
 
     root: changed in place; members: transitions of all ranks; sequences: node numbers in program
@@ -34,7 +34,7 @@ def refine(
     while True:
         nest = nest_of(root, nodes)
         parsed = {m: parse(nest, s) for m, s in sequences.items()}
-        pick = _guarded(nest, {m: trips(p) for m, p in parsed.items()}, number)
+        pick = _find_guarded(nest, {m: trips(p) for m, p in parsed.items()}, number)
         if pick is None:
             break
         outer, inner = pick
@@ -51,7 +51,7 @@ def refine(
     return nest, parsed
 
 
-def _guarded(
+def _find_guarded(
     nest: Nest, found: Mapping[Any, Mapping[int, Ints]], number: Mapping[Any, Ints]
 ) -> tuple[Loop, Loop] | None:
     """Return an outer and an inner loop that are one loop with a call in every k-th turn."""
@@ -166,7 +166,7 @@ class Structure:
     nest: Nest
     walks: dict[int, Walk]
     parents: dict[int, int]
-    samples: dict[Member, Parsed]
+    samples: dict[Member, ParsedEvents]
 
     @property
     def counts(self) -> list[int]:
@@ -243,7 +243,7 @@ def total_turns(s: Structure) -> int:
     return sum(max(loop.turns.values(), default=0) for loop in s.nest.loops[1:])
 
 
-def undecided(s: Structure) -> frozenset[str]:
+def find_ambiguous(s: Structure) -> frozenset[str]:
     """Return the sites that stand for several places of a program.
 
     Those from which calls of different kinds are made (the halves of a call and what MPI_Startall

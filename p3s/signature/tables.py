@@ -14,7 +14,7 @@ from p3s.base.serialise import NotNegative, Positive, ProcessCount, Total
 from p3s.signature.part import CPU, Part, Place, part_of
 from p3s.signature.phase_file import Matched, Recorded
 from p3s.signature.rank import INSTRUCTIONS, Group
-from p3s.signature.segments import least, none
+from p3s.signature.segments import keep_least_work, none
 
 if TYPE_CHECKING:
     from p3s.capture import RunTrace
@@ -146,7 +146,7 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
         wall_ns=min(walls) if walls else None,
         work_unit=units[0] if len(units) == 1 else CPU,
         recorded=Recorded(one.events - one.restored, one.events) if one.restored else None,
-        segments=least([(part.segments, part.nodes) for part in parts]),
+        segments=keep_least_work([(part.segments, part.nodes) for part in parts]),
     )
 
 

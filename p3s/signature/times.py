@@ -18,7 +18,7 @@ import numpy.typing
 
 from p3s.base.artefacts import crc_of, file_bytes, is_stale, parse_json, write_json
 from p3s.base.records import RunRecord, Traces, signature_path, times_path
-from p3s.base.serialise import Natural, NotNegative, ProcessCount, Published, Share, Total, to_data
+from p3s.base.serialise import FileFormat, Natural, NotNegative, ProcessCount, Share, Total, to_data
 from p3s.base.tables import OtherTable, check_range, read_columns, unusable_tables, write_columns
 from p3s.capture.reader import mark_of
 from p3s.signature import clock
@@ -112,7 +112,7 @@ class TimesHead(TimesFacts):
             raise ValueError("quantiles are others")
 
 
-TIMES = Published("p3s.times", 1, TimesHead, True, "run `p3s characterize` again")
+TIMES = FileFormat("p3s.times", 1, TimesHead, True, "run `p3s characterize` again")
 
 
 def make_times(traces: Traces, np: int) -> Times | None:
@@ -132,11 +132,11 @@ def make_times(traces: Traces, np: int) -> Times | None:
 
 def _source_of(traces: Traces, np: int, work_unit: str) -> list[RunRecord]:
     """Return the complete runs whose times count: timed/ where work is instructions, else own."""
-    timed = _timed(traces, np) if work_unit not in clock.TIMES else []
+    timed = _list_timed(traces, np) if work_unit not in clock.TIMES else []
     return timed or traces.complete(np)
 
 
-def _timed(traces: Traces, np: int) -> list[RunRecord]:
+def _list_timed(traces: Traces, np: int) -> list[RunRecord]:
     return [run for run in traces.timed if run.np == np and run.status == "complete"]
 
 
@@ -335,7 +335,7 @@ def stale(traces: Traces, np: int) -> bool:
     """Tell whether times are missing, older than the signature or a run they come from, or from a
     run that was deleted."""
     path, signature = times_path(traces.root, np), signature_path(traces.root, np)
-    own, timed = traces.complete(np), _timed(traces, np)
+    own, timed = traces.complete(np), _list_timed(traces, np)
     if not signature.exists() or not (own or timed):
         return False  # there is nothing to make them from
     if not path.exists():

@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.host import compiling
-from p3s.base.host.compiling import c_compiler, compiled
+from p3s.base.host.compiling import c_compiler, compile_cached
 from p3s.simulate.steps import Op, Steps
 
 #: struct live, struct step and struct size of state.h.
@@ -113,7 +113,7 @@ def library() -> ctypes.CDLL:
     Errors: P3SError when it did not come with P3S and cannot be compiled, or no place is writable.
     """
     name = "simulate.so"
-    made = compiling.taken(name, SOURCES, FLAGS) or compiled(
+    made = compiling.taken(name, SOURCES, FLAGS) or compile_cached(
         name,
         SOURCES,
         FLAGS,
@@ -150,12 +150,12 @@ def stuck(steps: Steps, at: Ints) -> str:
     )
 
 
-def cut(state: np.ndarray) -> int:
+def count_cut_waits(state: np.ndarray) -> int:
     """Return how many calls were taken as not waiting; ``state``: of every step."""
     return int(np.count_nonzero(state & _CUT))
 
 
-def loosened(steps: Steps, state: np.ndarray) -> tuple[str, ...]:
+def describe_changes(steps: Steps, state: np.ndarray) -> tuple[str, ...]:
     """Return what had to be changed so that the simulation ended, a line for each kind of call.
 
     ``state``: of every step, as the core left it.

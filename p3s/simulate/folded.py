@@ -27,15 +27,15 @@ import numpy as np
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.text import figures
 from p3s.simulate.packed import Packs, Tally
-from p3s.simulate.steps import Section, Steps, selected
+from p3s.simulate.steps import Section, Steps, select_steps
 from p3s.simulate.totals import (
     Alike,
-    Followed,
+    SimulationGaps,
     Totals,
     added_up,
     alike,
     by_rank,
-    closed,
+    is_self_contained,
     last_of,
     whole,
 )
@@ -63,7 +63,7 @@ AddUp = Callable[[Steps, Bools | None, Tally, Floats], Totals]
 
 
 @dataclass(frozen=True)
-class Folded:
+class SectionTimes:
     """Weighted sums of the times of a section's steps.
 
     ``sums``: shape (PARTS, cells), in ns over the whole run. ``windows``: how many were simulated,
@@ -88,7 +88,7 @@ class Settling:
     unsettled: float = 0.0
     change: float = 0.0
 
-    def add(self, loop: Loop, found: Folded, notes: list[str]) -> None:
+    def add(self, loop: Loop, found: SectionTimes, notes: list[str]) -> None:
         """Take in a loop; a note says so where it has not settled."""
         time = float(found.sums[0].sum())
         self.of += time
@@ -105,7 +105,7 @@ class Settling:
             self.unsettled += time
             self.change = max(self.change, found.change)
 
-    def into(self, followed: Followed) -> Followed:
+    def into(self, followed: SimulationGaps) -> SimulationGaps:
         """Return ``followed`` with the share of the time that has not settled."""
         return replace(
             followed,
@@ -167,7 +167,7 @@ class Loop:
         found = alike(self.section, repeated=self.repeated)
         self.group = found if found is not None and found.folded else None
         none = np.zeros(0, dtype=np.int64)
-        self.section = replace(self.section, steps=selected(self.section.steps, none))
+        self.section = replace(self.section, steps=select_steps(self.section.steps, none))
         self.looked = True
         if self.group is not None:
             self._look()
@@ -179,7 +179,9 @@ class Loop:
         if not self.repeated:  # computation behind the last call of all iterations: no turn's
             self.kept[self.full.row < 0] = False
         self.chained = (
-            closed(self.full, self.kept) and whole(self.full, self.kept) and bool(self.kept.any())
+            is_self_contained(self.full, self.kept)
+            and whole(self.full, self.kept)
+            and bool(self.kept.any())
         )
 
     @property
@@ -244,7 +246,7 @@ class Loop:
         return np.where(self.kept, self.weight * share, self.weight)
 
 
-def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> Folded:
+def fold_times(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> SectionTimes:
     """Return the times of a section over the whole run.
 
     ``windows``: so many are simulated, and the second half of them stands for the rest (for
@@ -252,7 +254,7 @@ def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> 
     ``overlap``: windows overlap, so that the links of nodes are as busy as they would be.
     """
 
-    window = selected(loop.full, loop.kept) if loop.chained else loop.full
+    window = select_steps(loop.full, loop.kept) if loop.chained else loop.full
 
     def add_up(steps: Steps, only: Bools | None, tally: Tally, first_ns: Floats) -> Totals:
         if only is None:
@@ -267,7 +269,7 @@ def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> 
 
 def folded_totals(
     loop: Loop, add_up: AddUp, *, windows: int = 0, most: int = 0, overlap: bool = False
-) -> Folded:
+) -> SectionTimes:
     """Return the same from a simulator that adds up times itself, with less memory.
 
     ``most``: windows that are simulated at most, where their mean is enough; 0: MOST_STEPS.
@@ -275,7 +277,7 @@ def folded_totals(
     full = loop.full
     idle = np.zeros(len(full.ranks))
     if loop.group is None:
-        return Folded(add_up(full, None, loop.whole, idle).sums)
+        return SectionTimes(add_up(full, None, loop.whole, idle).sums)
     if not loop.chained:
         return _weighed_anew(loop, add_up, idle)
     return _strung(loop, add_up, idle, windows, most, overlap)
@@ -283,7 +285,7 @@ def folded_totals(
 
 def _strung(
     loop: Loop, add_up: AddUp, idle: Floats, windows: int, most: int, overlap: bool
-) -> Folded:
+) -> SectionTimes:
     group, full, kept = loop.group, loop.full, loop.kept
     assert group is not None
     ready = loop.ready(overlap)
@@ -291,7 +293,7 @@ def _strung(
     first = add_up(full, None, ready.first, idle)
     total = first.sums
     left = group.stands_for - ready.end  # iterations of an entry that are not counted yet
-    clock = _at(at, first, idle)
+    clock = _find_ends(at, first, idle)
     del first
     results = strung(lambda first_ns: add_up(full, kept, tally, first_ns), clock, at)
     most = windows or most or max(_FEWEST_WINDOWS, MOST_STEPS // max(loop.window, 1))
@@ -325,7 +327,7 @@ def _strung(
             else history[-max(len(history) // 2, 1) :]
         )
         total = total + np.mean([one.sums for one in last], axis=0) * (left / turns)
-    return Folded(total, number + 1, bool(period or windows) or left <= 0, change)
+    return SectionTimes(total, number + 1, bool(period or windows) or left <= 0, change)
 
 
 def strung(run: Callable[[Floats], Any], clock: Floats, at: Ints) -> Iterator[Any]:
@@ -339,7 +341,7 @@ def strung(run: Callable[[Floats], Any], clock: Floats, at: Ints) -> Iterator[An
     while True:
         clock = clock - clock.min()
         result = run(clock)
-        clock = _at(at, result, clock)
+        clock = _find_ends(at, result, clock)
         yield result
         del result  # before the next one is made
 
@@ -352,7 +354,7 @@ def _margins(turns: int) -> tuple[int, int]:
     return turns // 3, 2
 
 
-def _at(last: Ints, result: Any, before: Floats) -> Floats:
+def _find_ends(last: Ints, result: Any, before: Floats) -> Floats:
     """Return when the last step of each rank ends; ``before`` where it has none."""
     last, which = np.maximum(last, 0), last >= 0
     ends = result.ends_of(last) if isinstance(result, Totals) else np.asarray(result.end_ns)[last]
@@ -423,7 +425,7 @@ def _lasts(windows: list[_Window], work: Floats, loop: Loop, tolerance: float = 
     return not (ahead > tolerance * time.mean()).any()
 
 
-def _weighed_anew(loop: Loop, add_up: AddUp, idle: Floats) -> Folded:
+def _weighed_anew(loop: Loop, add_up: AddUp, idle: Floats) -> SectionTimes:
     """Return the sums with the alike iterations but their last quarter counted once for each entry.
 
     The last quarter, where what is in the way of the first iterations should be over, stands for
@@ -445,4 +447,6 @@ def _weighed_anew(loop: Loop, add_up: AddUp, idle: Floats) -> Folded:
     parts = [_Window(nothing, long) for long in found.long]
     work = by_rank(loop.full, np.where(part_of == 2, loop.full.work_ns, 0.0))
     change = _change(parts, 1, work)
-    return Folded(found.sums, 1, change <= TOLERANCE and _lasts(parts[-1:], work, loop), change)
+    return SectionTimes(
+        found.sums, 1, change <= TOLERANCE and _lasts(parts[-1:], work, loop), change
+    )

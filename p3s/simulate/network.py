@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.base.arrays import Floats, Ints
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import DamagedFile, P3SError
 from p3s.simulate.switch_links import Trunks, Wires, tree
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Network:
                 raise ValueError("no path" if not network.paths else "a rate of 0")
         except (KeyError, TypeError, ValueError, AttributeError) as err:
             why = f"{err} is missing" if isinstance(err, KeyError) else str(err)
-            raise Damaged(f"{where}: damaged ({why[:120]}); measure it again") from err
+            raise DamagedFile(f"{where}: damaged ({why[:120]}); measure it again") from err
         return network
 
 
@@ -257,12 +257,14 @@ def network_from_machine(machine: Any) -> Network:
     if not found:
         raise P3SError(f"machine {name}: its network was not measured; run p3s machine measure")
     try:
-        between = _measured(found)
-        inside = _measured(found["inside"]) if found.get("inside") else between
+        between = _read_pair_costs(found)
+        inside = _read_pair_costs(found["inside"]) if found.get("inside") else between
         post = _cost(found.get("post_ns", min(*between.send.ns, *between.receive.ns[:1])))
         one_host = len(set(found["hosts"])) == 1
     except (KeyError, TypeError, ValueError) as err:
-        raise Damaged(f"machine {name}: its network is damaged ({err}); measure it again") from err
+        raise DamagedFile(
+            f"machine {name}: its network is damaged ({err}); measure it again"
+        ) from err
     other = (
         "messages between nodes as those inside"
         if one_host
@@ -282,7 +284,7 @@ def network_from_machine(machine: Any) -> Network:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _PairCosts:
     """What was measured between two ranks; ``rate``: of the largest messages in a stream."""
 
     transfer: Curve
@@ -298,7 +300,7 @@ class _Measured:
         return Path(self.transfer, self.send, self.receive, self.eager, linked, kept)
 
 
-def _measured(found: Mapping[str, Any]) -> _Measured:
+def _read_pair_costs(found: Mapping[str, Any]) -> _PairCosts:
     """Return the costs of a measurement. Errors: KeyError, TypeError, ValueError."""
     sizes = found["sizes"]
     nbytes = tuple(float(b) for b in sizes["bytes"])
@@ -310,7 +312,7 @@ def _measured(found: Mapping[str, Any]) -> _Measured:
     gaps = [_cost(y) for y in sizes["gap_ns"]]
     own = [max(a, b) for a, b in zip(send.ns, receives, strict=True)]
     busy = tuple(gap if gap > _APART * calls else 0.0 for gap, calls in zip(gaps, own, strict=True))
-    return _Measured(
+    return _PairCosts(
         Curve(nbytes, tuple(_cost(y) for y in sizes["one_way_ns"])),
         send,
         Curve(nbytes, tuple(receives)),

@@ -60,7 +60,7 @@ Weighed = tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class CoreInput:
     """What the core is told of steps on a network, and the arrays that this points into."""
 
     network: Network
@@ -69,7 +69,7 @@ class Told:
 
 
 @dataclass(eq=False)
-class Packed:
+class PackedSteps:
     """Steps that were found to fit together, packed.
 
     ``step``, ``done``, ``first``, ``size``: as in state.h. ``place``: of each step its place in
@@ -93,7 +93,7 @@ class Packed:
     longest: int
     order: np.ndarray | None = None
     begun: np.ndarray | None = None
-    on: list[Told] = field(default_factory=list)
+    on: list[CoreInput] = field(default_factory=list)
     _weighed: list[tuple[Tally, Any, Weighed]] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -105,8 +105,8 @@ class Packed:
             self.cell is cell
             and all(mine is its for mine, its in zip(self.columns, columns_of(steps), strict=True))
             and self.distances == tuple(sorted(network.paths))
-            and _same(self.node_of, node_of)
-            and _same(self.distance, distance)
+            and _are_equal(self.node_of, node_of)
+            and _are_equal(self.distance, distance)
         )
 
     def moved(self, column: np.ndarray) -> np.ndarray:
@@ -125,7 +125,7 @@ class Packed:
         """Return a column of the core in the order of the steps."""
         return column if self.order is None else column[self.place]
 
-    def in_order(self) -> Packed:
+    def in_order(self) -> PackedSteps:
         """Return the same steps as they began in a simulation of all of them."""
         from p3s.simulate.core import library
 
@@ -162,13 +162,13 @@ class Packed:
         self._weighed = [*self._weighed[1 - _TALLIES :], (tally, only, (weight, group))]
         return weight, group
 
-    def known_on(self, network: Network) -> Told | None:
+    def known_on(self, network: Network) -> CoreInput | None:
         """Return what the core was told of these steps on a network, None: nothing yet."""
         return next((told for told in self.on if told.network is network), None)
 
-    def keep_on(self, network: Network, inputs: Input, keep: list[Any]) -> Told:
+    def keep_on(self, network: Network, inputs: Input, keep: list[Any]) -> CoreInput:
         """Keep what the core was told, for the next simulation on the same network."""
-        told = Told(network, inputs, keep)
+        told = CoreInput(network, inputs, keep)
         self.on = [*self.on[1 - _NETWORKS :], told]
         return told
 
@@ -177,10 +177,12 @@ class Packed:
 class Packs:
     """The steps that were packed last, for simulations in any thread."""
 
-    kept: list[Packed] = field(default_factory=list)
+    kept: list[PackedSteps] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, steps: Steps, node_of: Ints, distance: Any, network: Network, cell: Any) -> Packed:
+    def of(
+        self, steps: Steps, node_of: Ints, distance: Any, network: Network, cell: Any
+    ) -> PackedSteps:
         """Return packed steps, in order where it is known; arguments as of ``pack``."""
         with self._lock:
             made_of = (steps, node_of, distance, network, cell)
@@ -198,11 +200,13 @@ def columns_of(steps: Steps) -> tuple[Any, ...]:
     return tuple(getattr(steps, each.name) for each in fields(steps) if each.name != "work_ns")
 
 
-def _same(one: Any, other: Any) -> bool:
+def _are_equal(one: Any, other: Any) -> bool:
     return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
-def pack(steps: Steps, node_of: Ints, distance: Any, network: Network, cell: Any = None) -> Packed:
+def pack(
+    steps: Steps, node_of: Ints, distance: Any, network: Network, cell: Any = None
+) -> PackedSteps:
     """Return steps packed; nodes, distances and network as in p3s.simulate.simulate.
 
     ``cell``: of each step the sum that its times belong to, None: there are none. ``order``: the
@@ -233,7 +237,7 @@ def pack(steps: Steps, node_of: Ints, distance: Any, network: Network, cell: Any
         raise P3SError(f"simulation: step {out.where} of rank {rank}: {FLAWS[out.flaw]}")
     if result:
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer iterations")
-    return Packed(
+    return PackedSteps(
         columns_of(steps),
         cell,
         node_of,

@@ -14,14 +14,14 @@ from p3s.base.errors import P3SError
 from p3s.base.ops import is_answer
 from p3s.simulate.core import DEADLOCK, FLAWS, LIVE, Input, Output, pointer
 from p3s.simulate.network import Network
-from p3s.simulate.packed import MANY, Packed, Tally, Weighed, pack
+from p3s.simulate.packed import MANY, PackedSteps, Tally, Weighed, pack
 from p3s.simulate.steps import Steps, rough_costs
 from p3s.simulate.switch_links import routes
-from p3s.simulate.totals import PARTS, Drawn, Room, Totals
+from p3s.simulate.totals import PARTS, Room, StepDraws, Totals
 
 
 @dataclass(frozen=True)
-class Simulated:
+class StepTimes:
     """Times of every step in ns, from the begin of the section on; one entry per step.
 
     A call lasts from ``begin_ns`` to ``end_ns`` and that is ``waiting_ns + software_ns +
@@ -66,7 +66,7 @@ def simulate(
     first_ns: Floats | None = None,
     extra_ns: Floats | None = None,
     anyway: bool = False,
-) -> Simulated:
+) -> StepTimes:
     """Return when each step begins and ends on a network.
 
     ``node_of``: the node of every world rank (``steps.n`` of them). ``distance``: nodes x nodes,
@@ -116,7 +116,7 @@ def simulate(
     packed = pack(steps, node_of, distance, network)
     inputs = _inputs(keep, steps, packed, network, collective_ns, extra_ns)
     found, state = _run(steps, packed, inputs, first_ns, anyway)
-    number, notes = _changed(steps, state)
+    number, notes = _list_changes(steps, state)
     return replace(found, cut=number, notes=notes)
 
 
@@ -130,7 +130,7 @@ def totals(
     first_ns: Floats | None = None,
     slower: float = 1.0,
     only: Bools | None = None,
-    drawn: Drawn | None = None,
+    drawn: StepDraws | None = None,
     room: Room | None = None,
 ) -> Totals:
     """Return the times of ``simulate`` (``anyway``), added up.
@@ -156,28 +156,28 @@ def totals(
         longs.reshape(-1, len(steps.ranks)).copy(),
         found.end_ns,
         None if packed.order is None else packed.place,
-        *_changed(steps, state),
+        *_list_changes(steps, state),
     )
 
 
-def _changed(steps: Steps, state: np.ndarray | None) -> tuple[int, tuple[str, ...]]:
+def _list_changes(steps: Steps, state: np.ndarray | None) -> tuple[int, tuple[str, ...]]:
     """Return how many calls were taken as not waiting, and what was changed so that all end."""
-    from p3s.simulate.core import cut, loosened
+    from p3s.simulate.core import count_cut_waits, describe_changes
 
-    return (0, ()) if state is None else (cut(state), loosened(steps, state))
+    return (0, ()) if state is None else (count_cut_waits(state), describe_changes(steps, state))
 
 
 def _run(
     steps: Steps,
-    packed: Packed,
+    packed: PackedSteps,
     inputs: Input,
     first_ns: Floats | None,
     anyway: bool,
     tally: Tally | None = None,
     room: Room | None = None,
     only: Bools | None = None,
-    drawn: Drawn | None = None,
-) -> tuple[Simulated, np.ndarray | None]:
+    drawn: StepDraws | None = None,
+) -> tuple[StepTimes, np.ndarray | None]:
     """Call the core; return times, and the state of every step where any had to be changed.
 
     With a ``tally`` times are added up in ``room``, and only ends are in the result, by place.
@@ -199,7 +199,7 @@ def _run(
     state, end = room.column("state", size, np.uint8), room.column("end", size, np.float64)
     waiting, software = (room.column(name, each, np.float64) for name in ("waiting", "software"))
     weighed = None if tally is None else packed.weighed(tally, only)
-    added = _added(inputs, packed, tally, weighed, room)
+    added = _request_sums(inputs, packed, tally, weighed, room)
     at = np.empty(ranks, dtype=np.int64)
     logs = tally is not None and packed.begun is None and only is None and size >= MANY
     order = np.empty(size if logs else 0, dtype=np.int32)
@@ -215,7 +215,7 @@ def _run(
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer iterations")
     if logs and out.begun == size:
         packed.begun = order
-    times = Simulated(
+    times = StepTimes(
         live["begin"], end, waiting, software, live["began"], live["arrival"], int(out.queued)
     )
     return times, packed.by_number(state) if out.loosened else None
@@ -229,7 +229,7 @@ def _times(values: Any, what: str) -> Floats:
     return found
 
 
-def _check_work(steps: Steps, packed: Packed, work: Floats, at: Ints | None) -> None:
+def _check_work(steps: Steps, packed: PackedSteps, work: Floats, at: Ints | None) -> None:
     """Raise P3SError where computation is no time; ``at``: the steps it belongs to, None: all."""
     if not work.size or (np.isfinite(work.min()) and work.min() >= 0 and np.isfinite(work.max())):
         return
@@ -241,7 +241,7 @@ def _check_work(steps: Steps, packed: Packed, work: Floats, at: Ints | None) -> 
 
 
 def _asked_for(
-    steps: Steps, packed: Packed, network: Network, extra_ns: Floats | None
+    steps: Steps, packed: PackedSteps, network: Network, extra_ns: Floats | None
 ) -> Floats | None:
     """Return ``extra_ns`` with the way of the request that the target of a one-sided call answers.
 
@@ -265,8 +265,8 @@ def _asked_for(
     return out
 
 
-def _added(
-    inputs: Input, packed: Packed, tally: Tally | None, weighed: Weighed | None, room: Room
+def _request_sums(
+    inputs: Input, packed: PackedSteps, tally: Tally | None, weighed: Weighed | None, room: Room
 ) -> tuple[Floats, Floats]:
     """Tell the core what to add times up to; return where the sums will be."""
     if tally is None or weighed is None:
@@ -283,7 +283,7 @@ def _added(
 def _inputs(
     keep: list[Any],
     steps: Steps,
-    packed: Packed,
+    packed: PackedSteps,
     network: Network,
     collective_ns: Floats | None,
     extra_ns: Floats | None,
@@ -346,7 +346,7 @@ def _inputs(
         int(network.background),
         0,
         int(network.handshake),
-        int(network.fair and _shared(network)),
+        int(network.fair and _has_link_limit(network)),
         network.back,
         column(packed.place_of(calls.call_step)),
         column(calls.call_instance),
@@ -359,7 +359,7 @@ def _inputs(
     )
 
 
-def _shared(network: Network) -> bool:
+def _has_link_limit(network: Network) -> bool:
     """Tell whether any link between nodes is a limit."""
     return math.isfinite(network.rate) or network.wires is not None
 

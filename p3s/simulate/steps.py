@@ -136,7 +136,7 @@ def narrow(size: int) -> type[np.signedinteger]:
     return np.int32 if size < 1 << 31 else np.int64
 
 
-def narrowed(values: Ints) -> np.ndarray:
+def narrow_column(values: Ints) -> np.ndarray:
     """Return a column with as few bits as its values need, 32 at least."""
     fits = not values.size or (
         int(values.min()) >= -(1 << 31) and narrow(int(values.max())) == np.int32
@@ -157,7 +157,7 @@ def taken(column: np.ndarray, which: np.ndarray) -> np.ndarray:
     return np.asarray(column[which])
 
 
-def selected(steps: Steps, which: Bools | Ints) -> Steps:
+def select_steps(steps: Steps, which: Bools | Ints) -> Steps:
     """Return some steps (a mask, or numbers in another order of each rank) of the same ranks.
 
     Links to others are cut, requests of others are not waited for.
@@ -188,7 +188,7 @@ def of_ranks(steps: Steps, ranks: Ints) -> Steps:
     """Return the steps of some ranks; those that lose their partner have none (-1)."""
     keep = np.isin(steps.ranks, ranks)
     lengths = np.diff(steps.start)
-    kept = selected(steps, np.repeat(keep, lengths))
+    kept = select_steps(steps, np.repeat(keep, lengths))
     return replace(kept, ranks=steps.ranks[keep], start=starts(lengths[keep]))
 
 

@@ -148,7 +148,7 @@ class Routes:
     burst: Floats
 
 
-def _limited(
+def _drop_unlimited(
     found: Passed, code: Ints, place_of: Ints, places: int, rate: Floats, burst: Floats, own: int
 ) -> Routes:
     """Return routes without links that are no limit, and without the first ``own``, those of nodes.
@@ -183,7 +183,7 @@ class Wires:
         found = self.fabric.routes(number[code // nodes], number[code % nodes])
         rate = np.repeat(np.asarray(self.rate, dtype=np.float64), 2)
         own = 2 * self.fabric.nodes  # the links of nodes are known otherwise
-        return _limited(found, code, np.arange(nodes), nodes, rate, np.zeros(len(rate)), own)
+        return _drop_unlimited(found, code, np.arange(nodes), nodes, rate, np.zeros(len(rate)), own)
 
 
 def routes(trunks: Trunks) -> Routes:
@@ -199,4 +199,4 @@ def routes(trunks: Trunks) -> Routes:
     burst = np.zeros(len(made.rate))
     burst[places : places + len(trunks.burst)] = trunks.burst
     rate, burst = np.repeat(made.rate, 2), np.repeat(burst, 2)
-    return _limited(found, code, place_of.reshape(-1), places, rate, burst, 2 * places)
+    return _drop_unlimited(found, code, place_of.reshape(-1), places, rate, burst, 2 * places)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Floats, Ints, mixed
-from p3s.simulate.packed import Packed, Packs, Tally
+from p3s.base.arrays import Bools, Floats, Ints, mix_bits
+from p3s.simulate.packed import PackedSteps, Packs, Tally
 from p3s.simulate.steps import Section, Steps, instances
 
 #: Times of steps: whole, waiting, transfer, software.
@@ -37,7 +37,7 @@ class Totals:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class StepDraws:
     """What some steps compute instead: ``ns`` before the steps ``at``."""
 
     at: Ints
@@ -63,7 +63,7 @@ class Room:
             found = self._columns[name] = np.empty(size, dtype=dtype)
         return found[:size]
 
-    def work(self, steps: Steps, packed: Packed, drawn: Drawn | None) -> Floats:
+    def work(self, steps: Steps, packed: PackedSteps, drawn: StepDraws | None) -> Floats:
         """Return the computation before each step in the order that they are packed in."""
         if drawn is None and packed.order is None:
             return np.ascontiguousarray(steps.work_ns, dtype=np.float64)
@@ -101,7 +101,7 @@ def added_up(result: Any, start: Ints, tally: Tally) -> Totals:
 
 
 @dataclass(frozen=True)
-class Followed:
+class SimulationGaps:
     """How far a simulation could follow the messages and loops of the model.
 
     unmatched: messages that no call of the partner meets, out of ``messages`` of the kind (sends,
@@ -123,8 +123,8 @@ class Followed:
         """Which share of the messages was left out."""
         return self.unmatched / self.messages if self.messages > 0 else 0.0
 
-    def with_unmatched(self, found: Mapping[str, Any]) -> Followed:
-        """Return it with what ``p3s.program.order.calls.unmatched`` says."""
+    def with_unmatched(self, found: Mapping[str, Any]) -> SimulationGaps:
+        """Return it with what ``p3s.program.order.calls.count_unmatched`` says."""
         return replace(
             self,
             unmatched=float(found.get("events") or 0.0),
@@ -194,8 +194,8 @@ def alike(section: Section, *, repeated: bool = False) -> Alike | None:
     # What an iteration is: the rows of the trace that are its calls, and what they stand for.
     like = np.zeros(number, dtype=np.uint64)
     weight = np.round(np.log(np.maximum(steps.weight, 1e-300)) / _EQUAL / 10).astype(np.int64)
-    rank = np.repeat(mixed(steps.ranks), np.diff(steps.start))
-    code = mixed(mixed(rank + steps.row.astype(np.uint64)) + weight.astype(np.uint64))
+    rank = np.repeat(mix_bits(steps.ranks), np.diff(steps.start))
+    code = mix_bits(mix_bits(rank + steps.row.astype(np.uint64)) + weight.astype(np.uint64))
     rows = steps.row >= 0  # computation after the last call is in the last iteration alone
     np.add.at(like, steps.turn[rows], code[rows])
     used = np.flatnonzero(np.bincount(steps.turn[rows], minlength=number))
@@ -209,7 +209,7 @@ def alike(section: Section, *, repeated: bool = False) -> Alike | None:
     return Alike(turns, stands, section.entries)
 
 
-def closed(steps: Steps, kept: Bools) -> bool:
+def is_self_contained(steps: Steps, kept: Bools) -> bool:
     """Tell whether no message and no request joins a kept step to one that is not kept."""
     for link in (steps.to, steps.source):
         has = link >= 0

@@ -80,7 +80,7 @@ def work_spread(programs: Sequence[Program], results: Mapping[int, ProgramResult
 
 
 @dataclass(frozen=True)
-class Varied:
+class VariedMessages:
     """Messages that may vary: their steps, how they are off, and how much shorter they may become.
 
     ``kind``: of each message, the number of its entry in ``off`` and ``shortest``. ``work``: how
@@ -115,14 +115,14 @@ class Varied:
         return replace(self.steps, work_ns=work), extra
 
 
-def varied(
+def vary_messages(
     steps: Steps,
     node_of: Ints,
     distance: Ints | None,
     network: Network,
     spread: Mapping[Key, Floats],
     work: Floats,
-) -> Varied:
+) -> VariedMessages:
     """Return the messages of these steps whose transfers vary; ``work``: see work_spread."""
     sends = np.flatnonzero(np.isin(steps.op, _SEND_OPS) & (steps.peer >= 0))
     here, there = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
@@ -145,7 +145,7 @@ def varied(
         (steps.op == int(Op.SENDRECV)) & (steps.to >= 0) & (steps.to == steps.source)
     )
     both = both[both < steps.to[both]]
-    return Varied(
+    return VariedMessages(
         steps, sends[known], kind[known], tuple(off), tuple(shortest), work, both, steps.to[both]
     )
 
@@ -213,7 +213,7 @@ def phase_times(
     none = np.zeros(0)
     for steps in full:
         off = work_off if spread and work_off is not None else none
-        vary = varied(steps, node_of, distance, networks[0], spread or {}, off)
+        vary = vary_messages(steps, node_of, distance, networks[0], spread or {}, off)
         repeats = repeats_of(steps) if spread else 1
         sums = np.zeros((7, len(steps)))
         for repeat in range(repeats):

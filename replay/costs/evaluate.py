@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION
-from p3s.program.order.calls import unmatched
+from p3s.program.order.calls import count_unmatched
 from p3s.program.own_costs import OwnPart, creation_ns
 from p3s.program.phase_cells import Places, places, work_of
 from p3s.program.scaled import ScaledTrace
@@ -20,16 +20,16 @@ from p3s.replay.costs.network import Costs, network_of
 from p3s.replay.costs.result import (
     call_entries,
     columns,
+    list_unmeasured,
     message_entries,
     network_entry,
     node_names,
     phase_entries,
     set_up,
     shares,
-    unmeasured,
     why_not,
 )
-from p3s.replay.costs.thesis import call_costs, charged, composed, thesis_sum
+from p3s.replay.costs.thesis import call_costs, charge_steps, compose_costs, thesis_sum
 from p3s.replay.engine.results import ProgramResult
 from p3s.replay.plan.program import MEASURED, Program, World
 from p3s.simulate.network import Network
@@ -106,7 +106,7 @@ class Simulation:
     notes: tuple[str, ...] = ()
 
 
-def simulated(
+def simulate_replay(
     trace: ScaledTrace,
     plan: ReplayPlan,
     results: Mapping[int, ProgramResult],
@@ -162,7 +162,7 @@ def evaluate(
     ``timed``: programs with timed black holes and their results by position.
     """
     costs, times = simulation.costs, simulation.times
-    calls = composed(
+    calls = compose_costs(
         call_costs(plan.calls, plan.programs, results),
         [whole.call_of for whole in plan.wholes],
         plan.full,
@@ -170,7 +170,7 @@ def evaluate(
         plan.distance,
         costs.network,
     )
-    of_step = [charged(one.call_of, one.origin, one.direct_of, calls) for one in plan.wholes]
+    of_step = [charge_steps(one.call_of, one.origin, one.direct_of, calls) for one in plan.wholes]
     thesis = thesis_sum(simulation.where, of_step, calls)
     whole: Floats | None = None
     if timed and timed_results:
@@ -201,8 +201,8 @@ def evaluate(
         "phases": phase_entries(times, thesis, whole),
         "shares": by_how,
         "measured_share": sum(share for how, share in by_how.items() if how.startswith("measured")),
-        "unmeasured": unmeasured(messages, plan.left_out),
-        "unmatched": unmatched(trace, plan.left_out),
+        "unmeasured": list_unmeasured(messages, plan.left_out),
+        "unmatched": count_unmatched(trace, plan.left_out),
         "left_out": set_up(plan.left_out),
         "as_blocking": _nonblocking(plan),
         "clock_error_ns": max((result.clock_error_ns for result in every), default=0.0),

@@ -15,7 +15,7 @@ from p3s.machine.topology import fabric
 from p3s.machine.topology.trees import Tree
 from p3s.replay.engine.results import Estimate, ProgramResult, median_interval, pass_medians
 from p3s.replay.plan.classes import MessageClass
-from p3s.replay.plan.executed import Executed, executed
+from p3s.replay.plan.executed import ProgramSteps, expand_program
 from p3s.replay.plan.program import NODES, Code, Program, World
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate
@@ -121,7 +121,7 @@ Key = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Observed:
+class MessageSamples:
     """Samples of messages of one size over one distance in one program.
 
     ``key``: (distance, bytes). ``cls``: message class, -1: a size that no message of the run has.
@@ -147,14 +147,14 @@ class MessageCost:
 
     estimate: Estimate
     how: str
-    observed: tuple[Observed, ...] = ()
+    observed: tuple[MessageSamples, ...] = ()
 
 
 def message_costs(
-    classes: Sequence[MessageClass], observed: Sequence[Observed]
+    classes: Sequence[MessageClass], observed: Sequence[MessageSamples]
 ) -> tuple[MessageCost, ...]:
     """Return the measured transfer of every class; NONE where no program has a sample of it."""
-    found: dict[int, dict[str, list[Observed]]] = {}
+    found: dict[int, dict[str, list[MessageSamples]]] = {}
     for one in observed:
         found.setdefault(one.cls, {}).setdefault(one.how, []).append(one)
     costs = []
@@ -166,7 +166,7 @@ def message_costs(
     return tuple(costs)
 
 
-def level(observed: Sequence[Observed]) -> Estimate:
+def level(observed: Sequence[MessageSamples]) -> Estimate:
     """Return the cost: median of the class's messages in a pass, median over passes, programs.
 
     Waiting for a core now and then makes single transfers very long: that is in the spread.
@@ -191,7 +191,7 @@ def observations(
     programs: Sequence[Program],
     results: Mapping[int, ProgramResult],
     world: World,
-) -> list[Observed]:
+) -> list[MessageSamples]:
     """Return all usable samples of trace and pair programs.
 
     Of messages that complete alone, and of calls that send and receive at once; what the own
@@ -224,13 +224,15 @@ def observations(
                 same = (keys == np.array([[cls], [distance], [size]])).all(axis=0)
                 message = np.flatnonzero(usable & same)
                 key = (classes[cls].distance, classes[cls].bytes) if cls >= 0 else (distance, size)
-                found.append(Observed(key, cls, how, number, message, transfer[:, message]))
+                found.append(MessageSamples(key, cls, how, number, message, transfer[:, message]))
     return found
 
 
-def chosen(
-    classes: Sequence[MessageClass], costs: Sequence[MessageCost], observed: Sequence[Observed]
-) -> list[Observed]:
+def choose_samples(
+    classes: Sequence[MessageClass],
+    costs: Sequence[MessageCost],
+    observed: Sequence[MessageSamples],
+) -> list[MessageSamples]:
     """Return the samples that curves rest on, of each size and distance the best there are.
 
     Those of messages with nothing beside them on the link; else those of the classes.
@@ -244,7 +246,7 @@ def chosen(
     return [*alone, *(o for cost in costs for o in cost.observed if o.key not in known)]
 
 
-def in_trace(observed: Sequence[Observed]) -> list[Observed]:
+def in_trace(observed: Sequence[MessageSamples]) -> list[MessageSamples]:
     """Return the samples of messages among all others that the ranks exchange."""
     return [o for o in observed if o.cls >= 0 and o.how in (TRACE, TRACE_BOTH)]
 
@@ -272,12 +274,12 @@ class Executions:
     ) -> None:
         self.classes, self.programs, self.world = classes, programs, world
         self.work_scale, self.fabric = work_scale, fabric
-        self._done: dict[int, Executed] = {}
+        self._done: dict[int, ProgramSteps] = {}
 
-    def done(self, number: int) -> Executed:
+    def done(self, number: int) -> ProgramSteps:
         """Return a program as steps."""
         if number not in self._done:
-            self._done[number] = executed(
+            self._done[number] = expand_program(
                 self.programs[number], self.world, work_scale=self.work_scale
             )
         return self._done[number]
@@ -287,8 +289,8 @@ class Executions:
         return network if self.fabric is None else self.fabric.place(number, network)
 
     def compare(
-        self, samples: Sequence[Observed], network: Network
-    ) -> Iterator[tuple[Observed, Floats]]:
+        self, samples: Sequence[MessageSamples], network: Network
+    ) -> Iterator[tuple[MessageSamples, Floats]]:
         """Yield samples and the simulated transfers of their messages, NaN where nobody waits.
 
         Of each size and distance, only samples of a few programs are looked at.
@@ -302,9 +304,9 @@ class Executions:
                     yield observed, times[observed.message]
 
 
-def corrected(
+def correct_shifts(
     executions: Executions,
-    use: Sequence[Observed],
+    use: Sequence[MessageSamples],
     points: Mapping[Key, Estimate],
     build: Callable[[Mapping[Key, float]], Network],
 ) -> dict[Key, float]:
@@ -327,7 +329,7 @@ def corrected(
     return shift
 
 
-def checked(executions: Executions, costs: Sequence[MessageCost], network: Network) -> Floats:
+def check_classes(executions: Executions, costs: Sequence[MessageCost], network: Network) -> Floats:
     """Return per class measured minus simulated transfer over the measured one; NaN: no sample."""
     found: dict[int, list[tuple[float, float]]] = {}
     samples = [observed for cost in costs for observed in cost.observed]
@@ -345,7 +347,7 @@ def checked(executions: Executions, costs: Sequence[MessageCost], network: Netwo
 
 
 def deviations(
-    executions: Executions, samples: Sequence[Observed], network: Network
+    executions: Executions, samples: Sequence[MessageSamples], network: Network
 ) -> dict[Key, Floats]:
     """Return samples minus simulated transfers, per point.
 
@@ -365,10 +367,10 @@ def deviations(
     return {key: np.concatenate(parts) for key, parts in found.items()}
 
 
-def _by_program(samples: Sequence[Observed]) -> dict[int, list[Observed]]:
+def _by_program(samples: Sequence[MessageSamples]) -> dict[int, list[MessageSamples]]:
     """Return the samples by program, of each point those of a few programs."""
     taken: dict[Key, set[int]] = {}
-    found: dict[int, list[Observed]] = {}
+    found: dict[int, list[MessageSamples]] = {}
     for observed in samples:
         programs = taken.setdefault(observed.key, set())
         programs.add(observed.program)
@@ -378,7 +380,7 @@ def _by_program(samples: Sequence[Observed]) -> dict[int, list[Observed]]:
 
 
 def simulated_transfers(
-    program: Program, done: Executed, network: Network, classes: Sequence[MessageClass]
+    program: Program, done: ProgramSteps, network: Network, classes: Sequence[MessageClass]
 ) -> Floats | None:
     """Return the transfer of every message of the program's pairing; NaN where nobody waits.
 

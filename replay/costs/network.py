@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
-from p3s.replay.costs.estimate import Spread, spread_of, varied, work_spread
+from p3s.replay.costs.estimate import Spread, spread_of, vary_messages, work_spread
 from p3s.replay.costs.link import Flood, Link, fit_link
 from p3s.replay.costs.messages import (
     FLOOR,
@@ -18,10 +18,10 @@ from p3s.replay.costs.messages import (
     Fabric,
     Key,
     MessageCost,
-    Observed,
-    checked,
-    chosen,
-    corrected,
+    MessageSamples,
+    check_classes,
+    choose_samples,
+    correct_shifts,
     deviations,
     in_trace,
     message_costs,
@@ -75,7 +75,7 @@ def share_of_spread(
         program, done = executions.programs[number], executions.done(number)
         distance = node_distance(program, executions.classes)
         here = executions.place(number, network)
-        vary = varied(done.steps, done.node_of, distance, here, spread, work)
+        vary = vary_messages(done.steps, done.node_of, distance, here, spread, work)
         last = np.array(
             [
                 done.steps.start[p + 1] - 1
@@ -150,9 +150,9 @@ def network_of(
     usual = rough_network() if rough is None else rough
     observed = observations(classes, programs, results, world)
     costs = message_costs(classes, observed)
-    use = chosen(classes, costs, observed)
+    use = choose_samples(classes, costs, observed)
     link = fit_link(floods(programs, results))
-    points = pooled(use)
+    points = pool_samples(use)
     own = own_costs(programs, results, world)
     distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
     eager = {d: eager_limit(own, min(d, 1), LATE_NS) for d in distances}
@@ -189,7 +189,7 @@ def network_of(
         )
 
     executions = Executions(classes, programs, world, work_scale, fabric)
-    shift = corrected(executions, use, points, lambda shift: build("cost_ns", shift))
+    shift = correct_shifts(executions, use, points, lambda shift: build("cost_ns", shift))
     network = build("cost_ns", shift)
     idle = {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()}
     spread = spread_of(
@@ -208,7 +208,7 @@ def network_of(
         link,
         idle,
         {d: why for d, (_, why) in eager.items()},
-        checked(executions, costs, network),
+        check_classes(executions, costs, network),
         {key: share * off for key, off in spread.items()},
         share * work,
         share,
@@ -264,9 +264,9 @@ def sender_buffer(
     return min(found, default=0.0)
 
 
-def pooled(use: Sequence[Observed]) -> dict[Key, Estimate]:
+def pool_samples(use: Sequence[MessageSamples]) -> dict[Key, Estimate]:
     """Return (distance, bytes) -> measured transfer."""
-    groups: dict[Key, list[Observed]] = {}
+    groups: dict[Key, list[MessageSamples]] = {}
     for observed in use:
         groups.setdefault(observed.key, []).append(observed)
     return {key: level_of(these) for key, these in groups.items()}

@@ -154,7 +154,7 @@ def shares(entries: Sequence[dict[str, Any]]) -> dict[str, float]:
     return found
 
 
-def unmeasured(
+def list_unmeasured(
     entries: Sequence[dict[str, Any]], left_out: Sequence[LeftOut]
 ) -> list[dict[str, Any]]:
     """Return messages whose class was never measured, and calls that were not executed."""

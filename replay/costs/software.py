@@ -23,7 +23,7 @@ _WAITED = 0.5
 
 
 @dataclass(frozen=True)
-class Own:
+class OwnCostSamples:
     """Samples of one kind of own cost: bytes, distance class (0 or 1), (passes,) in ns.
 
     ``sends``: the call sends something.
@@ -38,7 +38,7 @@ class Own:
 
 def own_costs(
     programs: Sequence[Program], results: Mapping[int, ProgramResult], world: World
-) -> tuple[Own, ...]:
+) -> tuple[OwnCostSamples, ...]:
     """Return the samples of all events that measure a call's own cost."""
     found = []
     for number, result in sorted(results.items()):
@@ -55,12 +55,12 @@ def own_costs(
                 distance = int(here != there)
             sends = int(event["code"]) in (Code.SEND, Code.ISEND)
             took = result.event_ns[:, column[position]]
-            found.append(Own(kind, int(event["bytes"]), distance, took, sends))
+            found.append(OwnCostSamples(kind, int(event["bytes"]), distance, took, sends))
     return tuple(found)
 
 
 def _by_bytes(
-    own: Sequence[Own], kind: str, distance: int, most: float = math.inf
+    own: Sequence[OwnCostSamples], kind: str, distance: int, most: float = math.inf
 ) -> dict[int, Floats]:
     """Return the samples of a kind by ascending bytes, from messages up to ``most``."""
     mine = [o for o in own if o.kind == kind and o.distance == distance and o.bytes <= most]
@@ -70,7 +70,9 @@ def _by_bytes(
     }
 
 
-def curve_of(own: Sequence[Own], kind: str, distance: int, most: float = math.inf) -> Curve | None:
+def curve_of(
+    own: Sequence[OwnCostSamples], kind: str, distance: int, most: float = math.inf
+) -> Curve | None:
     """Return the cost over bytes, from messages up to ``most``; None where nothing was measured."""
     found = _by_bytes(own, kind, distance, most)
     if not found:
@@ -94,7 +96,9 @@ def below(curve: Curve | None, transfer: Curve, otherwise: float, most: float = 
     return Curve(tuple(sizes.tolist()), tuple(np.minimum(cost, transfer.at(sizes)).tolist()))
 
 
-def post_cost(own: Sequence[Own], eager: Mapping[int, tuple[float, str]]) -> Estimate | None:
+def post_cost(
+    own: Sequence[OwnCostSamples], eager: Mapping[int, tuple[float, str]]
+) -> Estimate | None:
     """Return what a call costs that starts a request or completes one that is complete.
 
     An Isend of an eager message does more than that.
@@ -107,7 +111,7 @@ def post_cost(own: Sequence[Own], eager: Mapping[int, tuple[float, str]]) -> Est
     return median_interval(np.concatenate(samples)) if samples else None
 
 
-def eager_limit(own: Sequence[Own], distance: int, delay_ns: float) -> tuple[float, str]:
+def eager_limit(own: Sequence[OwnCostSamples], distance: int, delay_ns: float) -> tuple[float, str]:
     """Return up to which bytes a send does not wait for its receive, and how that is known.
 
     From sends whose receiver comes ``delay_ns`` late; between the largest that did not wait and

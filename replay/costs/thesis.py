@@ -58,7 +58,7 @@ def call_costs(
     )
 
 
-def composed(
+def compose_costs(
     costs: Sequence[CallCost],
     call_of: Sequence[Ints],
     full: Sequence[Steps],
@@ -119,7 +119,9 @@ def thesis_sum(where: Places, of_step: Sequence[Ints], costs: Sequence[CallCost]
     return where.total([cost[cls] for cls in of_step])
 
 
-def charged(call_of: Ints, origin: Ints, direct_of: Ints, measured: Sequence[CallCost]) -> Ints:
+def charge_steps(
+    call_of: Ints, origin: Ints, direct_of: Ints, measured: Sequence[CallCost]
+) -> Ints:
     """Return the class that every full step is charged with.
 
     A collective that was executed as such is charged once, with its own class, at the first of

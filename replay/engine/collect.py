@@ -84,7 +84,7 @@ MOST_ERRORS = 100_000
 COLLECTED = ("pass_ns", "event_ns", "begin_ns", "transfer_ns", "link_ns", "work_error_ns")
 
 
-def recorded(program: Program) -> Ints:
+def record_columns(program: Program) -> Ints:
     """Return per event in which column of its process begin and end are kept, -1: not at all.
 
     These are the sampled events, those that messages of the pairing begin and end with, and the

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.base.host import compiling, mpi
-from p3s.base.host.compiling import compiled
+from p3s.base.host.compiling import compile_cached
 from p3s.replay.plan.program import EVENT, Code
 from p3s.replay.settings import PAGES
 
@@ -52,7 +52,7 @@ def compile_inner(mpicc: str) -> Path:
         facts = os.stat(mpicc)
     except OSError as err:
         raise P3SError(f"{mpicc}: cannot be used: {err.strerror}") from err
-    return compiled(
+    return compile_cached(
         name,
         SOURCES,
         FLAGS,
@@ -215,7 +215,7 @@ class InnerLoop:
             ctypes.byref(error),
         )
         if not handle:
-            raise P3SError(_why(error.value))
+            raise P3SError(_describe_error(error.value))
         self._handle, self._part = handle, part
 
     def run(self, passes: int, offset_ns: int, work_scale: float, timed: bool) -> Timings:
@@ -237,7 +237,7 @@ class InnerLoop:
             self._handle, passes, offset_ns, work_scale, int(timed), ctypes.byref(timings)
         )
         if error != 0:
-            raise P3SError(_why(error))
+            raise P3SError(_describe_error(error))
         return Timings(start, end, late, times, links, errors[: timings.errors])
 
     def outstanding(self, most: int) -> tuple[int, list[int]]:
@@ -259,12 +259,12 @@ class InnerLoop:
         result = np.zeros(3, dtype=np.int64)
         error = self._library.p3s_compare_clocks(comm, peer, int(asks), rounds, result.ctypes.data)
         if error != 0:
-            raise P3SError(f"comparing clocks with process {peer}: {_why(error)}")
+            raise P3SError(f"comparing clocks with process {peer}: {_describe_error(error)}")
         offset, half, when = result.tolist()
         return offset, half, when
 
 
-def _why(error: int) -> str:
+def _describe_error(error: int) -> str:
     """Return an error of the inner loop as text."""
     if error in _FAILURES:
         return _FAILURES[error]

@@ -78,7 +78,7 @@ class Job:
 
     def library(self) -> bytes:
         """Return the compiled inner loop. Errors: P3SError unless it is the one of the job."""
-        return _same(self.settings.library, self.digest)
+        return _read_unchanged(self.settings.library, self.digest)
 
     def result_path(self, number: int) -> Path:
         """Return the file with what a program has measured; there once it has been."""
@@ -92,7 +92,7 @@ class Job:
         """Read a program; ``step`` is not part of a job and comes back empty."""
         head = self.heads[number]
         path = program_path(self.directory, number)
-        data = _same(path, head["digest"])
+        data = _read_unchanged(path, head["digest"])
         try:
             paired = PAIRING if head["pairing"] else ()
             wanted = ("events", *_ARRAYS)
@@ -122,7 +122,7 @@ def result_path(directory: Path, number: int) -> Path:
     return directory / RESULTS / f"program-{number:03d}.npz"
 
 
-def _same(path: Path, digest: str) -> bytes:
+def _read_unchanged(path: Path, digest: str) -> bytes:
     """Return a file. Errors: P3SError where it is not the one that was written for the job."""
     try:
         data = file_bytes(path)
@@ -216,7 +216,7 @@ def read_job(directory: Path, digest: str) -> Job:
     """
     path = directory / PLAN
     try:
-        plan = parse_json(_same(path, digest))
+        plan = parse_json(_read_unchanged(path, digest))
         settings = JobSettings(**{**plan["settings"], "library": Path(plan["settings"]["library"])})
         world = World(tuple(Process(**process) for process in plan["processes"]))
         heads = tuple(plan["programs"])

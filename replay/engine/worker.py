@@ -25,7 +25,7 @@ from typing import Any
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
 from p3s.replay.engine import watchdog
-from p3s.replay.engine.collect import Collector, Offsets, compare, part_of, recorded
+from p3s.replay.engine.collect import Collector, Offsets, compare, part_of, record_columns
 from p3s.replay.engine.inner import InnerLoop, Part, Timings
 from p3s.replay.engine.job import DONE, Job, JobSettings, read_job
 from p3s.replay.engine.results import Place, save_result
@@ -159,7 +159,7 @@ class Worker:
         collector, parts, head = None, None, None
         if self.job:
             program = self.job.program(number)
-            record = recorded(program)
+            record = record_columns(program)
             collector = Collector(program, record)
             parts = [part_of(program, process, record) for process in range(self.comm.size)]
             scheduled = program.timed or program.noise

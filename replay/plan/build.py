@@ -16,8 +16,8 @@ import numpy as np
 from p3s.base.arrays import Bools, Ints, starts
 from p3s.program.order.pairs import codes_of
 from p3s.replay.plan.build_holes import Noise, add_holes, add_noise
-from p3s.replay.plan.build_traffic import Blocks, Table, Traffic, Why, offsets, traffic_of
-from p3s.replay.plan.executed import CODES, collective_numbers, completers, waited
+from p3s.replay.plan.build_traffic import Blocks, SkipReason, Table, Traffic, offsets, traffic_of
+from p3s.replay.plan.executed import CODES, collective_numbers, completers, expand_ranges
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import WAITING, Code, Pairing, Program, World, among
 from p3s.simulate.steps import REQUESTS, Op
@@ -88,7 +88,7 @@ def build_program(
     taken, counts = _requests(loaded, traffic)
     kept = traffic.runs | (counts > 0)
     blocks = Blocks(world.size)
-    comms = _measured(blocks, loaded, traffic, kept, taken, counts, what, buffered_bytes)
+    comms = _add_measured(blocks, loaded, traffic, kept, taken, counts, what, buffered_bytes)
     add_holes(blocks, loaded, traffic, timed=what == "timed")
     has_noise = add_noise(blocks, world, noise)
     table = blocks.finish(loaded.step)
@@ -141,14 +141,14 @@ def _samples(loaded: Loaded, traffic: Traffic, taken: Bools, counts: Ints, what:
     steps = loaded.steps
     if what == "timed":
         return np.maximum(loaded.call_class, 0)
-    whole = ~(traffic.send.away | traffic.receive.away) & (traffic.why == Why.RUNS)
+    whole = ~(traffic.send.away | traffic.receive.away) & (traffic.why == SkipReason.RUNS)
     waits = steps.is_op(Op.WAIT, Op.WAITANY, Op.WAITSOME)
     inside = np.diff(starts(taken & whole[steps.done])[steps.done_start])
     whole &= ~waits | (inside == np.diff(steps.done_start))
     return np.where(whole, loaded.call_class, -1)
 
 
-def _measured(
+def _add_measured(
     blocks: Blocks,
     loaded: Loaded,
     traffic: Traffic,
@@ -278,7 +278,7 @@ def _lists(table: Table, loaded: Loaded, taken: Bools, counts: Ints) -> tuple[In
     by_step = table.local[waits] >= 0
     number = events["number"][waits]
     begin = np.where(by_step, first[table.local[waits]], 0)
-    entries = waited(begin, number)
+    entries = expand_ranges(begin, number)
     own = np.repeat(by_step, number)
     lists = np.where(
         own,

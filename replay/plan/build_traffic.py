@@ -127,7 +127,7 @@ MAX_MESSAGE_BYTES = 64 << 20
 _MAX_TAGS = (1 << 19) - FIRST_TAG
 
 
-class Why(IntEnum):
+class SkipReason(IntEnum):
     """Why a message or call of a loaded rank is not executed."""
 
     RUNS = 0
@@ -138,10 +138,10 @@ class Why(IntEnum):
 
 
 WHY_TEXT = {
-    Why.NO_PARTNER: "no call of the partner matches it",
-    Why.TOO_LARGE: "the message is larger than the replay sends",
-    Why.DEADLOCK: "executed in the order of the trace it would wait for ever",
-    Why.NOT_REPLAYED: "the replay does not know this call",
+    SkipReason.NO_PARTNER: "no call of the partner matches it",
+    SkipReason.TOO_LARGE: "the message is larger than the replay sends",
+    SkipReason.DEADLOCK: "executed in the order of the trace it would wait for ever",
+    SkipReason.NOT_REPLAYED: "the replay does not know this call",
 }
 
 
@@ -209,8 +209,10 @@ def _halves(loaded: Loaded) -> tuple[Half, Half]:
     ):
         there = steps.is_op(*ops) & (partner >= 0)
         inside = np.isin(partner, steps.ranks)
-        why = np.where(there & inside & (other < 0), int(Why.NO_PARTNER), int(Why.RUNS))
-        why[there & (nbytes > MAX_MESSAGE_BYTES)] = Why.TOO_LARGE
+        why = np.where(
+            there & inside & (other < 0), int(SkipReason.NO_PARTNER), int(SkipReason.RUNS)
+        )
+        why[there & (nbytes > MAX_MESSAGE_BYTES)] = SkipReason.TOO_LARGE
         made.append(Half(there, partner, inside, tag, np.full(len(steps), -1), why))
     return made[0], made[1]
 
@@ -232,16 +234,18 @@ def traffic_of(
     steps = loaded.steps
     send, receive = halves = _halves(loaded)
     for half, left_out in zip(halves, excluded or (), strict=False):
-        half.why[half.there & left_out] = Why.DEADLOCK
+        half.why[half.there & left_out] = SkipReason.DEADLOCK
     # What is left out at one end is left out at the other.
     a = np.flatnonzero(send.loaded & (steps.to >= 0))
     b = steps.to[a]
     send.why[a] = receive.why[b] = np.maximum(send.why[a], receive.why[b])
-    send, receive = (replace(half, there=half.there & (half.why == Why.RUNS)) for half in halves)
+    send, receive = (
+        replace(half, there=half.there & (half.why == SkipReason.RUNS)) for half in halves
+    )
     collective = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)
     direct = fits(steps, steps.ranks) if collective.any() else collective
-    send.why[collective & ~direct] = Why.NOT_REPLAYED
-    send.why[collective & (steps.bytes > MAX_COLLECTIVE_BYTES)] = Why.TOO_LARGE
+    send.why[collective & ~direct] = SkipReason.NOT_REPLAYED
+    send.why[collective & (steps.bytes > MAX_COLLECTIVE_BYTES)] = SkipReason.TOO_LARGE
 
     process, hole = _processes(loaded, world, send.away | receive.away)
     of_rank = np.full(steps.n, -1, dtype=np.int64)
@@ -251,7 +255,7 @@ def traffic_of(
         replace(half, process=np.where(half.there, end, -1))
         for half, end in zip((send, receive), ends, strict=True)
     )
-    return Traffic(*_tagged(steps, process, send, receive), direct, process)
+    return Traffic(*_assign_tags(steps, process, send, receive), direct, process)
 
 
 def _processes(loaded: Loaded, world: World, away: Bools) -> tuple[Ints, Ints]:
@@ -276,7 +280,7 @@ def _processes(loaded: Loaded, world: World, away: Bools) -> tuple[Ints, Ints]:
     return found[0], found[1]
 
 
-def _tagged(steps: Steps, process: Ints, send: Half, receive: Half) -> tuple[Half, Half]:
+def _assign_tags(steps: Steps, process: Ints, send: Half, receive: Half) -> tuple[Half, Half]:
     """Return halves with the replay's tags: one per communicator, tag and absent partner.
 
     Tags of one pair of processes count from FIRST_TAG, so that they stay small.

@@ -19,8 +19,8 @@ from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
 from p3s.replay.plan.build import build_program
 from p3s.replay.plan.build_holes import Noise
-from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES, WHY_TEXT, Traffic, Why
-from p3s.replay.plan.executed import CONTROL_TAG, Executed, executed
+from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES, WHY_TEXT, SkipReason, Traffic
+from p3s.replay.plan.executed import CONTROL_TAG, ProgramSteps, expand_program
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import (
     MEASURED,
@@ -87,7 +87,7 @@ def check(program: Program) -> Verdict:
     faults = _faults(program)
     if faults:
         return Verdict(faults=faults)
-    done = executed(program)
+    done = expand_program(program)
     uneven, faults = _uneven(program, done), _disagree(program, done)
     if uneven or faults:
         return Verdict(uneven=uneven, faults=faults)
@@ -117,7 +117,7 @@ def _faults(program: Program) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _disagree(program: Program, done: Executed) -> tuple[str, ...]:
+def _disagree(program: Program, done: ProgramSteps) -> tuple[str, ...]:
     """Return where the two ends of a message do not agree."""
     steps, event, events = done.steps, done.event, program.events
     send = np.flatnonzero(steps.to >= 0)
@@ -141,7 +141,7 @@ def _calls(steps: Steps) -> list[Ints]:
     return np.split(found.call_step[found.member], found.member_start[1:-1])
 
 
-def _uneven(program: Program, done: Executed) -> tuple[Missing, ...]:
+def _uneven(program: Program, done: ProgramSteps) -> tuple[Missing, ...]:
     steps = done.steps
     send = np.flatnonzero(steps.is_op(*SENDS) & (steps.to < 0))
     receive = np.flatnonzero(steps.is_op(*RECEIVES) & (steps.source < 0))
@@ -158,7 +158,7 @@ def _uneven(program: Program, done: Executed) -> tuple[Missing, ...]:
     return tuple(found)
 
 
-def _message(program: Program, done: Executed, i: int) -> Missing:
+def _message(program: Program, done: ProgramSteps, i: int) -> Missing:
     """Return the message that step ``i`` sends."""
     steps = done.steps
     source = int(np.searchsorted(steps.start, i, side="right")) - 1
@@ -170,7 +170,7 @@ def _message(program: Program, done: Executed, i: int) -> Missing:
 class _Execution:
     """Executes steps as far as they go; a step that begins lets its partners look again."""
 
-    def __init__(self, program: Program, done: Executed) -> None:
+    def __init__(self, program: Program, done: ProgramSteps) -> None:
         self.program, self.done = program, done
         steps = done.steps
         self.op, self.to, self.source = steps.op.tolist(), steps.to.tolist(), steps.source.tolist()
@@ -302,7 +302,7 @@ _MOST_REPAIRS = 40
 
 
 @dataclass(frozen=True)
-class Settled:
+class ProvenProgram:
     """A proven program, the calls it leaves out, and what it takes for granted, in words."""
 
     program: Program
@@ -310,9 +310,9 @@ class Settled:
     notes: tuple[str, ...]
 
 
-def settled(
+def prove_program(
     loaded: Loaded, world: World, *, what: str = "trace", noise: Noise | None = None
-) -> Settled:
+) -> ProvenProgram:
     """Return the program of two loaded ranges, proven to end.
 
     Executed as if nothing was buffered it should end. If not, blocking sends of up to
@@ -329,7 +329,7 @@ def settled(
             )
             verdict = check(program)
             if verdict.ends:
-                return Settled(program, _left_out(loaded, traffic), _notes(loaded, nbytes))
+                return ProvenProgram(program, _left_out(loaded, traffic), _notes(loaded, nbytes))
         sends = _culprits(loaded, world, verdict)
         if not sends or verdict.uneven or verdict.faults:
             break
@@ -370,8 +370,10 @@ def _left_out(loaded: Loaded, traffic: Traffic) -> tuple[LeftOut, ...]:
     steps = loaded.steps
     why = traffic.why
     found = []
-    for reason in Why:
-        here = np.flatnonzero(why == reason) if reason != Why.RUNS else np.zeros(0, dtype=int)
+    for reason in SkipReason:
+        here = (
+            np.flatnonzero(why == reason) if reason != SkipReason.RUNS else np.zeros(0, dtype=int)
+        )
         for call in np.unique(steps.call[here]).tolist():
             mine = here[steps.call[here] == call]
             rows: Ints = np.unique(steps.row[mine])

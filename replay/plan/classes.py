@@ -86,7 +86,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Classified:
+class SectionClasses:
     """The classes of some sections, and the sections; ``notes``: what was merged."""
 
     messages: tuple[MessageClass, ...]
@@ -141,7 +141,7 @@ def size_bins(sizes: Ints, most: int = MOST_SIZES) -> tuple[Ints, Ints]:
     return np.repeat(np.arange(len(firsts)), np.diff(edges)), (low + high) // 2
 
 
-def merged(parts: Sequence[Ints], what: str) -> tuple[list[Ints], tuple[str, ...]]:
+def merge_sizes(parts: Sequence[Ints], what: str) -> tuple[list[Ints], tuple[str, ...]]:
     """Return the sizes of all sections, those of one class alike, and a note on it, if any."""
     sizes = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *parts]))
     code, middle = size_bins(sizes)
@@ -159,20 +159,20 @@ def classify(
     origins: Sequence[Ints],
     mapping: RankMap,
     distance: Ints,
-) -> Classified:
+) -> SectionClasses:
     """Give the messages and calls of every section their classes.
 
     ``sections``: steps as given; ``full``, ``origins``: as of Whole (``full[i]``'s steps may be
     those of ``sections[i]``). ``distance``: hops, nodes x nodes.
     """
     if not full:
-        return Classified((), (), (), ())
+        return SectionClasses((), (), (), ())
     drafts = [_Draft(steps, mapping, distance) for steps in full]
-    sizes, notes = merged([draft.bytes for draft in drafts], "messages")
+    sizes, notes = merge_sizes([draft.bytes for draft in drafts], "messages")
     message_keys = [
         np.stack((size, d.distance, d.load)) for size, d in zip(sizes, drafts, strict=True)
     ]
-    unique, codes, events = _coded(message_keys, [d.weight for d in drafts])
+    unique, codes, events = _code_columns(message_keys, [d.weight for d in drafts])
     found = tuple(
         MessageClass(int(b), int(d), int(load), float(e))
         for (b, d, load), e in zip(unique.T.tolist(), events.tolist(), strict=True)
@@ -187,10 +187,10 @@ def classify(
     both, rows_of = (*full, *sections), [rows for rows, _ in parts]
     call_keys = [keys for _, keys in parts]
     call_weights = [steps.weight[rows] for steps, rows in zip(both, rows_of, strict=True)]
-    call_sizes, call_notes = merged([keys[2] for keys in call_keys], "calls")
+    call_sizes, call_notes = merge_sizes([keys[2] for keys in call_keys], "calls")
     for keys, size in zip(call_keys, call_sizes, strict=True):
         keys[2] = size
-    unique_calls, call_codes, call_events = _coded(call_keys, call_weights)
+    unique_calls, call_codes, call_events = _code_columns(call_keys, call_weights)
     texts = list(names)
     calls = tuple(
         CallClass(texts[call], KINDS[kind], nbytes, far, load, requests, members, float(events))
@@ -199,7 +199,7 @@ def classify(
         )
     )
     class_of = [
-        _placed(len(steps), rows, code)
+        _place_codes(len(steps), rows, code)
         for steps, rows, code in zip(both, rows_of, call_codes, strict=True)
     ]
     columns = zip(
@@ -213,7 +213,7 @@ def classify(
         [draft.transit() for draft in drafts],
         strict=True,
     )
-    return Classified(found, calls, tuple(Whole(*each) for each in columns), notes + call_notes)
+    return SectionClasses(found, calls, tuple(Whole(*each) for each in columns), notes + call_notes)
 
 
 def worth_measuring(messages: Sequence[MessageClass], most: int) -> Ints:
@@ -235,7 +235,7 @@ def worth_measuring(messages: Sequence[MessageClass], most: int) -> Ints:
     return np.sort(np.argsort(-amount, kind="stable")[:most])
 
 
-def _placed(total: int, rows: Ints, code: Ints) -> Ints:
+def _place_codes(total: int, rows: Ints, code: Ints) -> Ints:
     found = np.full(total, -1, dtype=np.int64)
     found[rows] = code
     return found
@@ -248,7 +248,9 @@ def _names(steps: Steps, names: dict[str, int]) -> Ints:
     )
 
 
-def _coded(keys: Sequence[Ints], weights: Sequence[Floats]) -> tuple[Ints, list[Ints], Floats]:
+def _code_columns(
+    keys: Sequence[Ints], weights: Sequence[Floats]
+) -> tuple[Ints, list[Ints], Floats]:
     """Return the different columns of all keys, the number of each column, and summed weights."""
     together = np.concatenate(keys, axis=1)
     _, first, code = np.unique(codes_of(list(together)), return_index=True, return_inverse=True)

@@ -95,7 +95,7 @@ _CALLED = (Code.COLLECTIVE, Code.COLLECTIVE_START)
 
 
 @dataclass(frozen=True)
-class Executed:
+class ProgramSteps:
     """A program as steps; ranks are the replay's processes.
 
     ``first``: the step that an event begins with, ``last``: the one that it ends with, by
@@ -114,7 +114,9 @@ class Executed:
         return np.repeat(here, self.last[here] - self.first[here] + 1)
 
 
-def executed(program: Program, world: World | None = None, *, work_scale: float = 1.0) -> Executed:
+def expand_program(
+    program: Program, world: World | None = None, *, work_scale: float = 1.0
+) -> ProgramSteps:
     """Return what the processes of a program do as steps; schedules of black holes are ignored.
 
     With a ``world`` processes are on its nodes, and the noise pair, which does everything by its
@@ -179,7 +181,7 @@ def executed(program: Program, world: World | None = None, *, work_scale: float 
     to, source = pair(steps)
     steps = replace(steps, to=to.astype(np.int64), source=source.astype(np.int64))
     node_of = np.array([p.node for p in world.processes] if world else [0] * size, dtype=np.int64)
-    return Executed(steps, node_of, first, np.where(count > 0, total[1:] - 1, -1))
+    return ProgramSteps(steps, node_of, first, np.where(count > 0, total[1:] - 1, -1))
 
 
 def _requests(program: Program, process: Ints, acts: Bools) -> tuple[Ints, Ints]:
@@ -199,7 +201,7 @@ def _requests(program: Program, process: Ints, acts: Bools) -> tuple[Ints, Ints]
     number = events["number"][waits]
     waiting = np.repeat(waits, number)
     slot = program.lists[
-        waited(program.list_start[process[waits]] + events["first"][waits], number)
+        expand_ranges(program.list_start[process[waits]] + events["first"][waits], number)
     ]
     request = left_by[base[process[waiting]] + slot]
     known = (request >= 0) & (request < waiting)
@@ -214,7 +216,7 @@ def _requests(program: Program, process: Ints, acts: Bools) -> tuple[Ints, Ints]
     return waiting[order], np.concatenate((request[known], rest))[order]
 
 
-def waited(begin: Ints, number: Ints) -> Ints:
+def expand_ranges(begin: Ints, number: Ints) -> Ints:
     """Return begin[i], begin[i] + 1, ... (number[i] of them) for all i, one after the other."""
     total = starts(number)
     return np.repeat(begin - total[:-1], number) + np.arange(int(total[-1]))

@@ -194,13 +194,13 @@ def pair_programs(
     # Small ones first: what a message has left in a link's queue is gone before the next one.
     for job in sorted([*jobs, *beside], key=lambda job: job.bytes * len(job.pairs)):
         _both_ways(one_way, job)
-    for job in _thinned(list(singles.values())):
+    for job in _thin_sizes(list(singles.values())):
         _late(calls, job)
-        _posted(calls, job)
+        _post_requests(calls, job)
     return (one_way.program("pair", "one way"), calls.program("pair", "calls"))
 
 
-def _thinned(jobs: Sequence[_Job]) -> list[_Job]:
+def _thin_sizes(jobs: Sequence[_Job]) -> list[_Job]:
     """Keep a bounded number of sizes per distance: the ends, and evenly between them."""
     groups: dict[bool, list[_Job]] = {}
     for job in jobs:
@@ -271,7 +271,7 @@ def _handshake(sheet: Sheet, pair: tuple[int, int], work_ns: int) -> None:
         sheet.add(a, Code.SECOND, peer=b, tag=_HANDSHAKE_TAG)
 
 
-def _posted(sheet: Sheet, job: _Job) -> None:
+def _post_requests(sheet: Sheet, job: _Job) -> None:
     """Post requests on both sides, let them become complete, and wait for them."""
     requests = {}
     (first, second) = job.pairs[0]

@@ -19,12 +19,12 @@ from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.switches import apart
 from p3s.program.collectives.choose import Library
-from p3s.program.collectives.expand import Used, expand
+from p3s.program.collectives.expand import AlgorithmUse, expand
 from p3s.program.mapping import RankMap
 from p3s.replay.plan.build_holes import noise_beside
 from p3s.replay.plan.build_traffic import needs_hole
-from p3s.replay.plan.check import settled
-from p3s.replay.plan.classes import Classified, Whole, classify, worth_measuring
+from p3s.replay.plan.check import prove_program
+from p3s.replay.plan.classes import SectionClasses, Whole, classify, worth_measuring
 from p3s.replay.plan.loaded import Loaded, load
 from p3s.replay.plan.micro import class_programs
 from p3s.replay.plan.pairs import Choice, Needs, Pair, busiest, choose, direct_needs, needs_of
@@ -88,9 +88,9 @@ class _Planner:
         told = topology.about.notes if topology is not None else ()
         self.notes = [*told, *(note for section in sections for note in section.notes)]
         self.left_out = [entry for section in sections for entry in section.left_out]
-        self.used: list[Used] = []
+        self.used: list[AlgorithmUse] = []
         self.full, origins = self._expanded()
-        self.classified: Classified = classify(
+        self.classified: SectionClasses = classify(
             [section.steps for section in sections], self.full, origins, mapping, self.distance
         )
         self.notes += self.classified.notes
@@ -158,7 +158,7 @@ class _Planner:
         iterations = tuple(iteration(pair, s) for pair, s in todo)
         programs, where = [], [each.placement for each in iterations]
         for key in todo:
-            one = settled(loaded[key], world, noise=noises[key])
+            one = prove_program(loaded[key], world, noise=noises[key])
             programs.append(one.program)
             self.left_out += one.left_out
             self.notes += one.notes
@@ -289,7 +289,7 @@ def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Progra
             length,
             plan.settings.noise,
         )
-        found.append(settled(loaded, plan.world, what="timed", noise=noise).program)
+        found.append(prove_program(loaded, plan.world, what="timed", noise=noise).program)
     return tuple(found)
 
 

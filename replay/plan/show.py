@@ -32,7 +32,7 @@ def why_not(plan: ReplayPlan) -> str | None:
 
 def plan_text(plan: ReplayPlan) -> str:
     """Return what a user wants to know before a replay, some thirty lines."""
-    lines = [*_run(plan), *_nodes(plan), *_measured(plan), *_time(plan)]
+    lines = [*_run(plan), *_nodes(plan), *_render_classes(plan), *_time(plan)]
     for head, entries in (
         (
             "collectives as messages of:",
@@ -45,11 +45,11 @@ def plan_text(plan: ReplayPlan) -> str:
         ("notes:", plan.notes),
     ):
         if entries:
-            lines += [head, *(f"  {entry}" for entry in _bounded(entries))]
+            lines += [head, *(f"  {entry}" for entry in _limit_lines(entries))]
     return "\n".join(lines)
 
 
-def _bounded(entries: Sequence[str]) -> list[str]:
+def _limit_lines(entries: Sequence[str]) -> list[str]:
     if len(entries) <= _MOST_LINES:
         return list(entries)
     return [*entries[:_MOST_LINES], f"and {len(entries) - _MOST_LINES} more (--json has all)"]
@@ -86,7 +86,7 @@ def _nodes(plan: ReplayPlan) -> list[str]:
     return lines if why is None else [*lines, f"not representative: {why}"]
 
 
-def _measured(plan: ReplayPlan) -> list[str]:
+def _render_classes(plan: ReplayPlan) -> list[str]:
     composed = f" ({len(plan.composed)} of them composed of their messages)"
     lines = [
         f"classes: {len(plan.messages)} of messages, {len(plan.calls)} of calls"
@@ -107,7 +107,7 @@ def _measured(plan: ReplayPlan) -> list[str]:
 def _pairs(iterations: Sequence[Any]) -> str:
     """Return the pairs of nodes of some iterations."""
     pairs = sorted({it.pair for it in iterations})
-    return ", ".join(_bounded([f"{a}-{b}" if a != b else f"{a}" for a, b in pairs])) or "none"
+    return ", ".join(_limit_lines([f"{a}-{b}" if a != b else f"{a}" for a, b in pairs])) or "none"
 
 
 def _time(plan: ReplayPlan) -> list[str]:

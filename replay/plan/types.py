@@ -11,7 +11,7 @@ import numpy as np
 from p3s.base.arrays import Ints
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.switches import apart
-from p3s.program.collectives.expand import Used
+from p3s.program.collectives.expand import AlgorithmUse
 from p3s.program.mapping import RankMap
 from p3s.replay.plan.classes import CallClass, MessageClass, Whole
 from p3s.replay.plan.pairs import Pair
@@ -263,7 +263,7 @@ class ReplayPlan:
     estimate: Estimate
     composed: tuple[int, ...]
     left_out: tuple[LeftOut, ...]
-    collectives: tuple[Used, ...]
+    collectives: tuple[AlgorithmUse, ...]
     notes: tuple[str, ...]
     settings: ReplaySettings
 

@@ -68,7 +68,7 @@ def prototypes(header: str) -> dict[str, list[Parameter]]:
     return found
 
 
-def _exported(name: str, declared: str, body: str) -> str:
+def _export_function(name: str, declared: str, body: str) -> str:
     """Return a function under both of its names, MPI_X and PMPI_X.
 
     ``body`` sees ``outer``, true under the name MPI_X. PMPI_X must be caught too: the Fortran
@@ -128,12 +128,12 @@ def _wrapper(name: str, op: str, row: Wrapper, parameters: list[Parameter]) -> s
         "    p3s_leave(&h);",
         "    return rc;",
     ]
-    return _exported(name, declared, "\n".join(line for line in lines if line) + "\n")
+    return _export_function(name, declared, "\n".join(line for line in lines if line) + "\n")
 
 
 def _sessions() -> Iterator[str]:
     """Yield the wrappers of the beginning and the end of a session."""
-    yield _exported(
+    yield _export_function(
         "Session_init",
         "MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session",
         "    struct p3s_here h;\n"
@@ -148,7 +148,7 @@ def _sessions() -> Iterator[str]:
         "    else if (inside && rc == MPI_SUCCESS) p3s_session_opened(*session);\n"
         "    return rc;\n",
     )
-    yield _exported(
+    yield _export_function(
         "Session_finalize",
         "MPI_Session *session",
         "    struct p3s_here h;\n"
@@ -173,7 +173,7 @@ def _special() -> Iterator[str]:
             "argc, argv, required, provided",
         ),
     ):
-        yield _exported(
+        yield _export_function(
             name,
             declared,
             "    struct p3s_here h;\n"
@@ -183,7 +183,7 @@ def _special() -> Iterator[str]:
             "    if (how == P3S_RECORD) p3s_init_done(&h, rc);\n"
             "    return rc;\n",
         )
-    yield _exported(
+    yield _export_function(
         "Finalize",
         "void",
         "    struct p3s_here h;\n"
@@ -195,7 +195,7 @@ def _special() -> Iterator[str]:
     )
     # Not an event: it only leaves the name of the call in the header. Error handlers and signal
     # handlers call it inside another call, whose name stays there.
-    yield _exported(
+    yield _export_function(
         "Abort",
         "MPI_Comm comm, int code",
         "    struct p3s_here h;\n"
@@ -239,7 +239,7 @@ def _guard(name: str, parameters: list[Parameter]) -> str:
 
 def _passing(name: str, begin: str, declared: str, plain: str) -> str:
     """Return a wrapper that is no event: it begins with some text, then passes the call on."""
-    return _exported(
+    return _export_function(
         name,
         declared,
         f"    if (!p3s_real.{name}) p3s_late(ra);\n{begin}"
@@ -249,7 +249,7 @@ def _passing(name: str, begin: str, declared: str, plain: str) -> str:
     )
 
 
-def _linked(prefix: str, name: str, wrapped: bool) -> str:
+def _declare_real(prefix: str, name: str, wrapped: bool) -> str:
     """Return the declaration of a real function, which the linker renames if it is wrapped."""
     real = f"__real_{prefix}_{name}" if wrapped else f"{prefix}_{name}"
     return f'extern const char p3s_linked_{prefix}_{name} __asm__("{real}");'
@@ -303,7 +303,7 @@ def generate(header: str) -> tuple[str, str]:
         *(f'    "POSIX_{name}",' for name in table.POSIX),
         "};",
         "#ifdef P3S_ARCHIVE",
-        *(_linked(p, name, name in wrapped) for name in functions for p in ("MPI", "PMPI")),
+        *(_declare_real(p, name, name in wrapped) for name in functions for p in ("MPI", "PMPI")),
         "#define P3S_LINKED(name) &p3s_linked_PMPI_##name, &p3s_linked_MPI_##name",
         "#else",
         "#define P3S_LINKED(name) NULL, NULL",

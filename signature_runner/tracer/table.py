@@ -358,7 +358,7 @@ _NOBODY = "P3S_NO_RANK"
 _NOTHING = "0, p3s_mpi.type_null"
 
 
-def _on(where: str, peer: str = _NOBODY, moved: str = _NOTHING) -> str:
+def _call_on(where: str, peer: str = _NOBODY, moved: str = _NOTHING) -> str:
     return f"p3s_on(&h, {where}, {peer}, {moved});"
 
 
@@ -366,7 +366,7 @@ def _asserting(peer: str) -> str:
     return f"p3s_sync(&h, P3S_HANDLE(win), {peer}, assert);"
 
 
-def _closed(name: str, kind: str) -> Wrapper:
+def _close_wrapper(name: str, kind: str) -> Wrapper:
     return Wrapper(
         name,
         "p3s_closed(&h, o);",
@@ -381,9 +381,9 @@ def _one_sided() -> dict[str, Wrapper]:
     target = "target disp target_count target_type"
     result = "result result_count result_type"
     # What MPI_NO_OP does not send it still fetches, and then nobody looks at the origin's part.
-    fetched = _on(_WINDOW, "target", "result_count, result_type")
-    moved = _on(_WINDOW, "target", "count, type")
-    one = _on(_WINDOW, "target", "1, type")
+    fetched = _call_on(_WINDOW, "target", "result_count, result_type")
+    moved = _call_on(_WINDOW, "target", "count, type")
+    one = _call_on(_WINDOW, "target", "1, type")
     out = {
         "Put": Wrapper(f"{origin} {target} win", moved),
         "Get": Wrapper(f"{origin} {target} win", moved),
@@ -409,7 +409,7 @@ def _windows() -> dict[str, Wrapper]:
             "Win_create_dynamic": "info comm win",
         }.items()
     }
-    out["Win_free"] = _closed("win", "P3S_WINDOW")
+    out["Win_free"] = _close_wrapper("win", "P3S_WINDOW")
     for name in ("Win_fence", "Win_lock_all"):
         out[name] = Wrapper("assert win", _asserting(_NOBODY))
     for name in ("Win_start", "Win_post"):
@@ -425,25 +425,25 @@ def _windows() -> dict[str, Wrapper]:
         "Win_flush_local_all": "win",
         "Win_sync": "win",
     }.items():
-        out[name] = Wrapper(args, _on(_WINDOW))
+        out[name] = Wrapper(args, _call_on(_WINDOW))
     for name, args in {
         "Win_unlock": "target win",
         "Win_flush": "target win",
         "Win_flush_local": "target win",
     }.items():
-        out[name] = Wrapper(args, _on(_WINDOW, "target"))
-    out["Win_test"] = Wrapper("win flag", f"if (*flag) {_on(_WINDOW)} else p3s_poll(&h);")
+        out[name] = Wrapper(args, _call_on(_WINDOW, "target"))
+    out["Win_test"] = Wrapper("win flag", f"if (*flag) {_call_on(_WINDOW)} else p3s_poll(&h);")
     return out
 
 
-def _moved(how: str, offset: str = "0") -> str:
+def _note_moved(how: str, offset: str = "0") -> str:
     return f"p3s_file_moved(&h, file, {how}, {offset}, count, type);"
 
 
 def _files() -> dict[str, Wrapper]:
     opened = "p3s_file_opened(&h, comm, name, mode, *file);"
     viewed = "p3s_file_view(&h, file, disp, etype, filetype);"
-    closed = _closed("file", "P3S_FILE")
+    closed = _close_wrapper("file", "P3S_FILE")
     out = {
         "File_open": Wrapper("comm name mode info file", opened),
         "File_close": replace(closed, after=f"{closed.after} p3s_file_closed(was);"),
@@ -457,23 +457,23 @@ def _files() -> dict[str, Wrapper]:
         "File_set_atomicity": "file flag",
         "File_sync": "file",
     }.items():
-        out[name] = Wrapper(args, _on(_FILE))
+        out[name] = Wrapper(args, _call_on(_FILE))
     for name in names(
         "read read_all read_shared read_ordered write write_all write_shared write_ordered"
     ):
-        moved = _moved(_pointer(name))
+        moved = _note_moved(_pointer(name))
         out[f"File_{name}"] = Wrapper("file buf count type status", moved)
         if "ordered" not in name:
             out[f"File_i{name}"] = Wrapper("file buf count type request", f"{moved} {POSTED}")
-    at = _moved("P3S_AT", "offset")
+    at = _note_moved("P3S_AT", "offset")
     for name in names("read_at read_at_all write_at write_at_all"):
         out[f"File_{name}"] = Wrapper("file offset buf count type status", at)
         out[f"File_i{name}"] = Wrapper("file offset buf count type request", f"{at} {POSTED}")
     for name in names("read_all write_all read_ordered write_ordered read_at_all write_at_all"):
         where = "file offset" if "_at_" in name else "file"
-        moved = at if "_at_" in name else _moved(_pointer(name))
+        moved = at if "_at_" in name else _note_moved(_pointer(name))
         out[f"File_{name}_begin"] = Wrapper(f"{where} buf count type", moved)
-        out[f"File_{name}_end"] = Wrapper("file buf status", _on(_FILE))
+        out[f"File_{name}_end"] = Wrapper("file buf status", _call_on(_FILE))
     return out
 
 

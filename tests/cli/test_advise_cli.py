@@ -16,7 +16,7 @@ from p3s.costs.fit import fit
 from p3s.costs.gather import measured_at
 from p3s.costs.types import COMPUTE
 from p3s.model.stage import load as load_model
-from p3s.predict.gate import answered
+from p3s.predict.gate import answer_demand
 from p3s.predict.types import PREDICTION
 
 
@@ -55,7 +55,7 @@ def test_probabilities_are_those_of_predict(tmp_path: Path) -> None:
     assert sum(c["chance"] for c in data["advice"]["choices"]) <= 1.0 + 1e-9
     found = PREDICTION.read(study.prediction_path)
     efficient, turn = data["answers"]
-    same = answered("50%", found, efficient["n"])
+    same = answer_demand("50%", found, efficient["n"])
     assert efficient["chance"] == pytest.approx(same.chance) and efficient["said"] == same.said
     row = found.at(best["configuration"]["processes"])
     assert best["seconds"] == [row.time_s, row.low_s, row.high_s]

@@ -13,7 +13,7 @@ from commands import cli
 from named_studies import FIT_TREE, TRAINING, written
 
 from p3s import capture
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import DamagedFile, P3SError
 from p3s.base.study import Study
 from p3s.capture.types import Call, RankTrace, RunTrace
 from p3s.methods.baseline.fromstudy import times_in
@@ -274,7 +274,7 @@ def test_a_run_that_fails_is_set_aside_and_the_others_count(
 
 
 def test_a_time_that_the_program_prints(tmp_path: Path) -> None:
-    from p3s.methods.baseline.collect import _pattern, _printed
+    from p3s.methods.baseline.collect import _find_printed_time, _pattern
 
     (tmp_path / "stdout.txt").write_text("start\n Time in seconds = 1.5\n Time in seconds = 2.5\n")
     (tmp_path / "stderr.txt").write_text("loop 3 s\nlast: -1\n")
@@ -282,7 +282,7 @@ def test_a_time_that_the_program_prints(tmp_path: Path) -> None:
     def found(text: str) -> tuple[float | None, str]:
         pattern = _pattern(text)
         assert pattern is not None
-        return _printed(pattern, tmp_path)
+        return _find_printed_time(pattern, tmp_path)
 
     assert found(r"Time in seconds = +([0-9.]+)") == (2.5, "")
     assert found(r"loop (\d+) s") == (3.0, "")
@@ -312,7 +312,7 @@ def test_a_real_program_is_run_untraced(tmp_path: Path) -> None:
 
 
 def test_damaged_is_an_error_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedFile):
         read(given(tmp_path, '{"runs": [', "cut.json"))
 
 

@@ -21,7 +21,7 @@ import typer
 from commands import P3S, Shown, cli, p3s, started
 from paths import ROOT
 
-from p3s.base.errors import GateFailed, PartialResult, UsageError
+from p3s.base.errors import GateFailure, PartialResult, UsageError
 from p3s.base.extensions import Command, load
 from p3s.base.text import one_line, table
 from p3s.cli import rules
@@ -188,7 +188,7 @@ def fake_doctor(monkeypatch: pytest.MonkeyPatch, behaviour: Callable[[], object]
     ("error", "code", "said"),
     [
         (PartialResult("half of it"), 3, "p3s: half of it"),
-        (GateFailed("too slow"), 4, "p3s: too slow"),
+        (GateFailure("too slow"), 4, "p3s: too slow"),
         (UsageError("not so"), 2, "p3s: not so"),
         (OSError(28, "No space left on device", "/x/y"), 1, "/x/y: No space left on device"),
         (MemoryError(), 1, "out of memory"),

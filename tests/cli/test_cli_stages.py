@@ -19,7 +19,7 @@ from comparisons import comparison, held_out, work
 from handmade import phase, put_replay, put_scaled
 from made_predictions import made_prediction
 
-from p3s.base.errors import P3SError, RunFailed
+from p3s.base.errors import P3SError, RunFailure
 from p3s.base.records import Traces, signature_path
 from p3s.base.study import SCHEMA_VERSION, Study, write_json
 from p3s.model.comparison import HoldOut, Overlap, Weights
@@ -199,7 +199,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.setattr("p3s.signature.store.load_phases", lambda study_dir: {})
     monkeypatch.setattr("p3s.pipeline.stages.fit_model", stand_in.build)
     monkeypatch.setattr("p3s.program.generate.write_scaled", stand_in.write_scaled)
-    monkeypatch.setattr("p3s.pipeline.prediction.measured", lambda study, np: None)
+    monkeypatch.setattr("p3s.pipeline.prediction.read_measurement", lambda study, np: None)
     return stand_in
 
 
@@ -343,7 +343,7 @@ def test_first_run_that_traces_nothing_leaves_no_study(
         if captured:
             (run_dir / "rank-000000.p3t").write_bytes(b"p3t")
         put_run_json(run_dir, np, status="failed")
-        raise RunFailed("./app: no MPI call seen", 0, "failed", left)
+        raise RunFailure("./app: no MPI call seen", 0, "failed", left)
 
     monkeypatch.setattr(sys.modules["p3s.signature_runner.launch"], "run_traced", untraced)
     stays = bool(left) or captured

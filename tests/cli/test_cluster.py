@@ -15,7 +15,7 @@ from commands import cli
 from replay_patterns import PATTERNS
 from test_estimators import Trace, one_message, put_spread, study_of
 
-from p3s.base.errors import Damaged, UsageError
+from p3s.base.errors import DamagedFile, UsageError
 from p3s.base.schemas import load_schema
 from p3s.base.settings import traces_of
 from p3s.base.study import write_json
@@ -129,7 +129,7 @@ def test_a_damaged_file_is_refused_in_one_line(path: Any, value: Any, says: str 
     if says is None:  # keys may be added within a version
         assert Cluster.of(data, "x.json").name == "slingshot"
         return
-    with pytest.raises(Damaged, match=says) as caught:
+    with pytest.raises(DamagedFile, match=says) as caught:
         Cluster.of(data, "x.json")
     assert str(caught.value).startswith("x.json: ") and "\n" not in str(caught.value)
 
@@ -138,7 +138,7 @@ def test_equal_times_on_the_way_down_are_refused() -> None:
     data = dict(typical("slingshot").data)
     for end in ENDS:
         data = _set(data, ("inside", "one_way_ns", end, -1), data["inside"]["one_way_ns"][end][0])
-    with pytest.raises(Damaged, match="a larger message takes less time"):
+    with pytest.raises(DamagedFile, match="a larger message takes less time"):
         Cluster.of(data, "x.json")
 
 

@@ -40,9 +40,9 @@ from p3s.predict.advice import another, narrower, smaller
 from p3s.predict.case import Facts
 from p3s.predict.checks import contradicts
 from p3s.predict.commands import NO_STUDY
-from p3s.predict.doubts import missed, of_validation
+from p3s.predict.doubts import judge_holdout, of_validation
 from p3s.predict.prediction import compose
-from p3s.predict.reach import extrapolated
+from p3s.predict.reach import doubt_extrapolation
 from p3s.replay.settings import ReplaySettings
 from p3s.report.parameters import doubts as doubts_of_laws
 
@@ -215,10 +215,10 @@ def test_a_command_of_another_directory_stands_alone(
         base=base, last=last, traced=[2, 4, 8], contradicting=odd, commands=commands
     )
     reasons = [
-        *missed(held_out(8, work=work(mean=0.5)), commands=commands),
+        *judge_holdout(held_out(8, work=work(mean=0.5)), commands=commands),
         *of_validation(comparison(8, unmodelled=Unmodelled(9, 0.5)), commands),
         *contradicts(case),
-        *extrapolated(case),
+        *doubt_extrapolation(case),
     ]
     advices = [each.advice for each in reasons]
     row = count_at(64)

@@ -24,7 +24,7 @@ from test_far_next import put_run
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.study import Study
 from p3s.pipeline.saved import PredictionFile
-from p3s.predict.gate import QUANTITIES, UNITS, answered, check, demanded, parse
+from p3s.predict.gate import QUANTITIES, UNITS, answer_demand, check, parse, parse_demand
 from p3s.predict.types import CODES
 from p3s.report.compare import Comparison, as_columns, as_json, as_text
 from p3s.report.compare import compare as compared
@@ -424,7 +424,7 @@ def test_templates_of_ci_systems_use_options_that_exist(name: str) -> None:
     ],
 )
 def test_a_demand_is_answered_with_its_probability(demand: str, said: str) -> None:
-    answer = answered(demand, TEN.content, 512)
+    answer = answer_demand(demand, TEN.content, 512)
     assert answer.said == said and answer.chance is not None
     assert answer.text.startswith(f"{demand} at 512 processes: {said} (")
     assert (answer.chance > 0.9) == (said == "yes") and (answer.chance < 0.1) == (said == "no")
@@ -432,10 +432,10 @@ def test_a_demand_is_answered_with_its_probability(demand: str, said: str) -> No
 
 def test_an_unusable_prediction_cannot_tell() -> None:
     data = {**TEN.data, "reasons": [reason("order", "x")]}
-    assert answered("20s", PredictionFile.of(data).content, 512).said == "cannot tell"
+    assert answer_demand("20s", PredictionFile.of(data).content, 512).said == "cannot tell"
 
 
 @pytest.mark.parametrize("text", ["", "fast", "12", "3 core-h", "time@4", "1.1x more"])
 def test_a_demand_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--at-least"):
-        demanded(text)
+        parse_demand(text)

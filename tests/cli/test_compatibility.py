@@ -10,7 +10,7 @@ import pytest
 from commands import cli
 from old_studies import AT, names, recorded, said_of, unpack
 
-from p3s.base.artefacts import sealed
+from p3s.base.artefacts import add_digest
 from p3s.cli.failures import BUG
 
 
@@ -55,7 +55,7 @@ def test_a_file_of_a_later_version_is_refused_in_a_line_or_made_anew(
     content = json.loads(path.read_text())
     content.pop("digest", None)
     content["schema_version"] += 100
-    path.write_bytes(sealed(json.dumps(content, indent=1).encode()))
+    path.write_bytes(add_digest(json.dumps(content, indent=1).encode()))
     shown = cli(command.replace("{s}", str(root)), code=None)
     assert shown.code != BUG and "Traceback" not in shown.err
     if refuses:

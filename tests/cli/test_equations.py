@@ -26,14 +26,14 @@ from p3s.model.text import destination, partner, phase_values
 from p3s.model.types import NO_SHARE, Model, Share
 from p3s.report import equations, explain
 from p3s.report import next as next_
-from p3s.report.show import wrapped
+from p3s.report.show import wrap_cell
 
 WIDTH = 100
 
 
 def explanation(model: Model, phase: int, call: int | None = None, everything: bool = False) -> str:
     """Return what p3s explain prints of a phase, without places."""
-    calls = explain.chosen(model, phase, call, everything)
+    calls = explain.choose_calls(model, phase, call, everything)
     found = phase_values(model, phase, calls)
     return explain.render(model, found, {}, phase, call, everything)
 
@@ -115,10 +115,10 @@ def test_calls_of_one_rule_are_one_row():
 
 
 def test_cells_break_where_people_would():
-    assert wrapped("240*ceil(25/p0)*ceil(25/p1)", 16) == ["240*ceil(25/p0)*", "ceil(25/p1)"]
-    assert wrapped("2*n**(-1/2) + 1", 11) == ["2*n**(-1/2)", "+ 1"]
-    assert wrapped("Neighbor_alltoallv_recv", 20) == ["Neighbor_alltoallv", "_recv"]
-    assert wrapped("", 5) == [""] and wrapped("abcdefgh", 3) == ["abc", "def", "gh"]
+    assert wrap_cell("240*ceil(25/p0)*ceil(25/p1)", 16) == ["240*ceil(25/p0)*", "ceil(25/p1)"]
+    assert wrap_cell("2*n**(-1/2) + 1", 11) == ["2*n**(-1/2)", "+ 1"]
+    assert wrap_cell("Neighbor_alltoallv_recv", 20) == ["Neighbor_alltoallv", "_recv"]
+    assert wrap_cell("", 5) == [""] and wrap_cell("abcdefgh", 3) == ["abc", "def", "gh"]
 
 
 def test_a_call_of_many_sizes_is_one_row():

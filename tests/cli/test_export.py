@@ -23,7 +23,7 @@ from p3s.base.study import Study
 from p3s.formats import goal
 from p3s.formats.calls import programs_of_steps
 from p3s.formats.command import WRITERS
-from p3s.formats.exported import Exported, Options, check_free, new_directory, new_file
+from p3s.formats.exported import ExportResult, Options, check_free, new_directory, new_file
 from p3s.formats.simgrid import format as simgrid
 from p3s.formats.simgrid.platform import lines_of, settings, write_platform
 from p3s.formats.study import export
@@ -63,7 +63,7 @@ needs_simgrid = pytest.mark.skipif(
 )
 
 
-def written(study: Study, to: str, n: int, target: Path, options: Options) -> Exported:
+def written(study: Study, to: str, n: int, target: Path, options: Options) -> ExportResult:
     """Write an export; return what is said of it."""
     return export(traces_of(study), WRITERS[to], n, target, options, lambda text: None)
 
@@ -259,7 +259,7 @@ def test_simgrid_trace_by_hand(tmp_path: Path) -> None:
         b.add(rank, "MPI_Bcast", 1, 100)
         b.add(rank, "MPI_Barrier")
         b.add(rank, "REST", work_ns=3.0)
-    done = Exported("simgrid", 2, tmp_path)
+    done = ExportResult("simgrid", 2, tmp_path)
     simgrid.write_trace(programs_of_steps(b.build()), done, tmp_path)
     assert (tmp_path / simgrid.INDEX).read_text() == "rank-000000.txt\nrank-000001.txt\n"
     wanted = [
@@ -295,7 +295,7 @@ def test_a_waitany_takes_the_oldest_request(tmp_path: Path) -> None:
     for _ in range(2):
         b.add(0, "MPI_Waitany")
     steps = b.build()
-    simgrid.write_trace(programs_of_steps(steps), Exported("simgrid", 3, tmp_path), tmp_path)
+    simgrid.write_trace(programs_of_steps(steps), ExportResult("simgrid", 3, tmp_path), tmp_path)
     assert lines(tmp_path, 0)[1:-1] == [
         "0 irecv 1 0 8",
         "0 irecv 2 0 8",
@@ -311,7 +311,7 @@ def test_what_is_changed_and_left_out_is_said(tmp_path: Path) -> None:
         b.add(rank, "MPI_Recv", 1 - rank, 0)
         b.add(rank, "MPI_Wait")
         b.add(rank, "MPI_Reduce_scatter", nbytes=8)
-    done = Exported("simgrid", 2, tmp_path)
+    done = ExportResult("simgrid", 2, tmp_path)
     simgrid.write_trace(programs_of_steps(b.build()), done, tmp_path)
     assert done.changed == {
         "messages without bytes carry one byte": 2.0,
@@ -414,7 +414,7 @@ def test_goal_by_hand(tmp_path: Path) -> None:
         b.add(rank, "MPI_Send", 1 - rank, 8)
         b.add(rank, "MPI_Wait")
     with new_file(tmp_path / "x.goal") as file:
-        goal.write_goal(programs_of_steps(b.build()), Exported("goal", 2, tmp_path), file)
+        goal.write_goal(programs_of_steps(b.build()), ExportResult("goal", 2, tmp_path), file)
     part = [
         "l1: calc 10",
         "l2: recv 8b from {} tag 0",

@@ -230,14 +230,14 @@ def test_ranks_of_a_node_stand_together() -> None:
     from made_runs import call, run_of, world
 
     from p3s.formats.cube import cubex
-    from p3s.formats.exported import Exported
+    from p3s.formats.exported import ExportResult
     from p3s.formats.profile import profile_of
     from p3s.formats.run import Run
 
     ranks = [[(call("Init"), -9, 9), (call("Finalize"), 10 * (1 + r), 0)] for r in range(4)]
     run = Run(run_of(ranks, [[]] * 4, (world(4),)), hosts=['a"<&', "b", 'a"<&', "b"])
     with tempfile.NamedTemporaryFile() as file:
-        file.write(cubex(run, profile_of(run, Exported("cube", run.trace.np, Path()))))
+        file.write(cubex(run, profile_of(run, ExportResult("cube", run.trace.np, Path()))))
         file.flush()
         anchor, values = read_cubex(Path(file.name))
     names = [node.findtext("name") for node in anchor.findall(".//systemtreenode")]

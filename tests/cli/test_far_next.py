@@ -15,7 +15,7 @@ from compute_by_hand import compute_model, phase_costs
 from corpus import Recorder
 
 from p3s.base.artefacts import write_json
-from p3s.base.command_lines import shown, without_arguments
+from p3s.base.command_lines import render_from_here, without_arguments
 from p3s.base.errors import P3SError
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
@@ -26,7 +26,7 @@ from p3s.model.grid.grids import Cube
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_of_now
 from p3s.model.types import Model, NextCount
-from p3s.pipeline.commands import far, tracing
+from p3s.pipeline.commands import build_smaller_run, tracing
 from p3s.pipeline.records import known_of
 from p3s.report.next import render_far
 
@@ -115,7 +115,7 @@ def test_the_command_of_a_smaller_workload_ends_before_the_arguments(tmp_path: P
     words = ["mpiexec", "-n", "{np}", "./nowhere/app", "--size", "4"]
     assert without_arguments(words) == ["mpiexec", "-n", "{np}", "./nowhere/app"]
     study = Study.create(tmp_path / "s", words)
-    assert far(traces_of(study), [4, 8]) == [
+    assert build_smaller_run(traces_of(study), [4, 8]) == [
         "p3s",
         "characterize",
         "--far",
@@ -126,7 +126,7 @@ def test_the_command_of_a_smaller_workload_ends_before_the_arguments(tmp_path: P
         "--",
         *words[:4],
     ]
-    assert far(traces_of(Study.create(tmp_path / "t", words[:4])), [4, 8]) == []
+    assert build_smaller_run(traces_of(Study.create(tmp_path / "t", words[:4])), [4, 8]) == []
     assert measured_range(load(study.root)) == ({}, {})
     phases = phase_costs(0), phase_costs(2, x=(3.5, 70.0), n=(2.0, 40.5))
     write_json(study.compute_path, COMPUTE.data(compute_model("instructions", phases=phases)))
@@ -210,14 +210,16 @@ def test_the_command_works_from_another_directory(
     put_run(study, 2, directory=str(home))
     plain = "p3s characterize -n 9 -o {} -- mpiexec -n {{np}} ./app 'it'\"'\"'s'"
     traces = traces_of(study)
-    assert shown(traces, tracing(traces, models.built("ring"), [9])) == plain.format("s")
+    assert render_from_here(traces, tracing(traces, models.built("ring"), [9])) == plain.format("s")
     monkeypatch.chdir(tmp_path)
     moved = Study(Path("home dir/s"))
     line = plain.format(f"'{home}/s'")
     words = tracing(traces_of(moved), models.built("ring"), [9])
-    assert shown(traces_of(moved), words) == f"(cd '{home}' && {line})"
+    assert render_from_here(traces_of(moved), words) == f"(cd '{home}' && {line})"
     home.rename(tmp_path / "other")
-    assert shown(traces_of(Study(tmp_path / "other/s")), ["p3s"]) == "p3s"  # the directory is gone
+    assert (
+        render_from_here(traces_of(Study(tmp_path / "other/s")), ["p3s"]) == "p3s"
+    )  # the directory is gone
 
 
 def test_a_line_is_taken_apart_into_the_same_words() -> None:

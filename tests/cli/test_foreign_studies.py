@@ -307,7 +307,7 @@ def test_a_library_of_the_cache_that_was_changed_is_made_again(tmp_path: Path) -
 
     def made() -> Path:
         compiler = compiling.c_compiler("the test")
-        return compiling.compiled(
+        return compiling.compile_cached(
             "one.so", [source], ("-shared", "-fPIC"), compiler=compiler, what="the test"
         )
 

@@ -14,9 +14,17 @@ from p3s.cli.progress import Progress
 from p3s.cli.values import parse_asked
 from p3s.model.grid import admissible
 from p3s.model.grid.admissible import choose, hidden, left_open, telling
-from p3s.model.stage import Known
+from p3s.model.stage import ProgramFacts
 from p3s.pipeline.records import known_of
-from p3s.pipeline.tracing.counts import Asked, Failure, Grids, Traced, reasons, trace_asked, warn
+from p3s.pipeline.tracing.counts import (
+    CountRequest,
+    Failure,
+    Grids,
+    TraceResult,
+    reasons,
+    trace_asked,
+    warn,
+)
 
 TAKES = {
     "any": lambda n: True,
@@ -109,7 +117,7 @@ def test_a_program_that_fails_alike_at_two_counts_is_not_tried_at_others(tmp_pat
     def trace(reason):
         def fails(counts):
             traced.extend(counts)
-            return Traced(
+            return TraceResult(
                 failed=[Failure(n, 0, 1, f"np={n}: ./app: {reason(n)}", True) for n in counts]
             )
 
@@ -127,9 +135,9 @@ def test_a_program_that_fails_alike_at_two_counts_is_not_tried_at_others(tmp_pat
 
 def test_counts_that_p3s_has_chosen_are_not_warned_of(tmp_path, capsys):
     grids = Grids((2, 3), dims_balanced)
-    warn(parse_asked("..16"), [4, 8, 9, 16], Known(), grids, Progress())
+    warn(parse_asked("..16"), [4, 8, 9, 16], ProgramFacts(), grids, Progress())
     assert not capsys.readouterr().err
-    warn(parse_asked("4,8,9,16"), [4, 8, 9, 16], Known(), grids, Progress())
+    warn(parse_asked("4,8,9,16"), [4, 8, 9, 16], ProgramFacts(), grids, Progress())
     assert "has at most two ranks" in capsys.readouterr().err
 
 
@@ -211,7 +219,9 @@ def test_one_count_says_nothing_of_multiples():
 
 
 def test_a_maximum_on_the_command_line():
-    assert parse_asked("..32") == Asked(top=32) and parse_asked("8,4") == Asked((4, 8))
+    assert parse_asked("..32") == CountRequest(top=32) and parse_asked("8,4") == CountRequest(
+        (4, 8)
+    )
     for wrong in ("..", "..x", "..0", "..-3", "4..32", "..4,8", "..99999999999"):
         with pytest.raises(UsageError):
             parse_asked(wrong)

@@ -18,7 +18,7 @@ from p3s.model.compare import compare
 from p3s.model.evaluate import model_grid
 from p3s.model.fit import fit_model
 from p3s.model.grid.choose import choose_grid
-from p3s.model.grid.grids import Cube, Fixed, Listed
+from p3s.model.grid.grids import Cube, FixedExtent, ListedGrid
 from p3s.model.grid.nodes import collect_nodes
 from p3s.model.grid.stated import LAST, Contradiction, Statement, of_arguments, rules
 from p3s.model.holdout import build_model
@@ -79,7 +79,7 @@ def _place(rank, n):
 
 
 def settled(there, known):
-    return check.settled(there, known, ())
+    return check.check_statement(there, known, ())
 
 
 def test_extents_by_no_rule_hold_where_they_are_stated():
@@ -102,9 +102,9 @@ def test_extents_by_no_rule_hold_where_they_are_stated():
     ("family", "n", "near"),
     [
         (Cube(3), 1024, "1,024 processes; the nearest with one are 1,000 and 1,331"),
-        (Fixed(2, (1,), 2), 3, "at 3 processes; the nearest with one are 2 and 4"),
+        (FixedExtent(2, (1,), 2), 3, "at 3 processes; the nearest with one are 2 and 4"),
         (Cube(2, part="last"), 1, "at 1 process; the nearest with one is 2"),
-        (Listed(2, rest="", listed=((4, (2, 2)),)), 30, "the nearest with one is 4"),
+        (ListedGrid(2, rest="", listed=((4, (2, 2)),)), 30, "the nearest with one is 4"),
     ],
 )
 def test_counts_near_one_without_a_grid_are_named(family, n, near):
@@ -120,7 +120,7 @@ def test_counts_near_one_without_a_grid_are_named(family, n, near):
 
 
 def test_one_process_has_one_place_whatever_the_rule():
-    for family in (Fixed(3, (1,), 2), Listed(2, rest="")):
+    for family in (FixedExtent(3, (1,), 2), ListedGrid(2, rest="")):
         assert family.dims(1) == (1,) * family.ndims and family.dims(3) is None
 
 

@@ -15,7 +15,7 @@ import pytest
 from order import traced
 from sketch import irecv, rank_file, recv, send, sketched, wait
 
-from p3s.report.matrix import ASCII, BLOCKS, render, shaded
+from p3s.report.matrix import ASCII, BLOCKS, render, shade_levels
 from p3s.report.pictures import matrix_picture
 from p3s.signature.matrix import communication_matrix
 
@@ -137,10 +137,10 @@ def ends(rec) -> None:
 
 def test_nothing_is_never_shown_as_something_nor_the_other_way_round() -> None:
     values = np.array([[0, 1], [2, 1000]])
-    assert shaded(values, 4)[0].tolist() == [[0, 1], [1, 4]] and shaded(values, 4)[1]
-    assert shaded(values // 2, 1)[0].tolist() == [[0, 0], [1, 1]]
-    assert shaded(np.array([[5, 5], [0, 5]]), 4)[0].tolist() == [[4, 4], [0, 4]]
-    assert shaded(np.zeros((2, 2), dtype=int), 4)[0].sum() == 0
+    assert shade_levels(values, 4)[0].tolist() == [[0, 1], [1, 4]] and shade_levels(values, 4)[1]
+    assert shade_levels(values // 2, 1)[0].tolist() == [[0, 0], [1, 1]]
+    assert shade_levels(np.array([[5, 5], [0, 5]]), 4)[0].tolist() == [[4, 4], [0, 4]]
+    assert shade_levels(np.zeros((2, 2), dtype=int), 4)[0].sum() == 0
     text = render(communication_matrix(traced(corpus.run(ends, 1000))), "messages", 80)
     assert [line.count("#") for line in text.splitlines() if "|" in line].count(1) == 1
 

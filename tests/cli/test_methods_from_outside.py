@@ -28,7 +28,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def _forgetting(root: Path) -> Iterator[Path]:
     for when in (True, False):
         extensions.extensions.cache_clear()
-        making.loaded.cache_clear()
+        making.load_command.cache_clear()
         if when:
             yield root
 

@@ -140,7 +140,9 @@ def test_python_passes_standard_input_only_where_it_is_given(
         return real(template, np, run_dir, **more)
 
     monkeypatch.setattr("p3s.signature_runner.launch.run_traced", reads)
-    monkeypatch.setattr("p3s.signature_runner.standard_input.own", lambda: pytest.fail("own"))
+    monkeypatch.setattr(
+        "p3s.signature_runner.standard_input.take_input", lambda: pytest.fail("own")
+    )
     where = given and str(tmp_path / given)
     p3s.trace(LAUNCH, [2, 4, 8], study=tmp_path / "s", stdin=where)
     assert got == [expected] * 3

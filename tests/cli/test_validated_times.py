@@ -14,7 +14,7 @@ from made_predictions import made_prediction
 
 from p3s.base.study import Study, write_json
 from p3s.pipeline.validating import WHY_NOT, Validation, run_time
-from p3s.predict.residual import Measured
+from p3s.predict.residual import RunMeasurement
 from p3s.report.validated import _run_time
 
 N = 64
@@ -42,7 +42,7 @@ def compared(
     run_dir = study.validate_run_dir(N)
     head = {"schema": "p3s.run", "schema_version": 1, "status": "complete", "cores": 2}
     write_json(run_dir / "run.json", head)
-    made = None if run is None else Measured(N, **{**ONE_S, **run})
+    made = None if run is None else RunMeasurement(N, **{**ONE_S, **run})
     monkeypatch.setattr("p3s.pipeline.validating.measured_in", lambda records, n: made)
     return run_time(study.root, run_dir, N)
 

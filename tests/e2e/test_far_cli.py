@@ -179,7 +179,7 @@ def test_a_count_that_cannot_be_started_keeps_the_others(
 
     def full(study: Study, launch: Any, np: int, *args: Any) -> Any:
         if np > 2:
-            raise runs.RunFailed("mpiexec: not enough slots", None, "failed")
+            raise runs.RunFailure("mpiexec: not enough slots", None, "failed")
         return real(study, launch, np, *args)
 
     monkeypatch.setattr(runs, "trace_once", full)

@@ -22,7 +22,7 @@ from outcomes import AT, Hung, Outcome, Trial, fit_head, limited
 from sketch import rank_file
 
 from p3s.base import records
-from p3s.base.artefacts import read_json, sealed, write_json
+from p3s.base.artefacts import add_digest, read_json, write_json
 from p3s.base.study import Study
 from p3s.cli.failures import BUG
 from p3s.cli.main import run
@@ -169,7 +169,7 @@ class Bench:
         if changed == data:
             changed, what = mutate_bytes(rng, data + b" ")
         meant = bool(seed % 2)
-        path.write_bytes(sealed(changed) if meant and path.suffix == ".json" else changed)
+        path.write_bytes(add_digest(changed) if meant and path.suffix == ".json" else changed)
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         if meant and path.suffix == ".parquet":
             fit_head(path, changed)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p3s.base.arrays import Floats
-from p3s.methods.baseline.trees.features import derived
+from p3s.methods.baseline.trees.features import derive_features
 from p3s.methods.baseline.trees.types import Table
 
 EXPRESSION = {
@@ -72,7 +72,7 @@ def times(program: str, w: Floats, k: Floats, t: NDArray[np.int64]) -> tuple[Flo
 def grid(of: list[float], workers: tuple[int, ...] = WORKERS) -> dict[str, Floats]:
     """Return the columns of all configurations at some workloads."""
     w, k, t = (a.ravel() for a in np.meshgrid(of, workers, THREADS, indexing="ij"))
-    columns = derived(w.astype(float), k.astype(float), t.astype(float))
+    columns = derive_features(w.astype(float), k.astype(float), t.astype(float))
     columns["l2_0"] = np.minimum(2.0, columns["threads"])
     columns["l2_1"] = columns["threads"] - columns["l2_0"]
     return columns

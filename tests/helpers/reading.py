@@ -21,7 +21,7 @@ from mutations import mutate_bytes, mutate_json, mutate_table
 from outcomes import AT, Hung, Outcome, Trial, fit_head, limited
 
 from p3s.base import records
-from p3s.base.artefacts import sealed
+from p3s.base.artefacts import add_digest
 from p3s.base.errors import P3SError
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
@@ -283,7 +283,7 @@ class Files:
         fitted = meant and path.suffix == ".parquet" and reader.keeps
         heads = path.parent.glob("*.json") if fitted else ()
         with kept(path, *heads):
-            path.write_bytes(sealed(changed) if meant and path.suffix == ".json" else changed)
+            path.write_bytes(add_digest(changed) if meant and path.suffix == ".json" else changed)
             if fitted:
                 fit_head(path, changed)
             found, said = self.outcome(reader, expected)

@@ -9,7 +9,7 @@ import numpy as np
 
 from p3s.replay.costs.messages import node_distance
 from p3s.replay.engine.results import ProgramResult
-from p3s.replay.plan.executed import executed
+from p3s.replay.plan.executed import expand_program
 from p3s.replay.plan.program import (
     BLACK_HOLE,
     BLACK_HOLE_NODE,
@@ -113,7 +113,7 @@ def result_of(
 ) -> ProgramResult:
     """Return what a program would have measured on a network; ``noise``: relative, lognormal."""
     rng = np.random.default_rng(seed)
-    done = executed(program, world)
+    done = expand_program(program, world)
     times = simulate(done.steps, done.node_of, network, distance=node_distance(program, classes))
     begin, end = np.asarray(times.begin_ns), np.asarray(times.end_ns)
     sampled = np.flatnonzero((program.events["sample"] >= 0) & (done.first >= 0))

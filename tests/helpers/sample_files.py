@@ -171,10 +171,10 @@ def _threads(root: Path) -> None:
     from p3s.base.progress import Progress
     from p3s.machine.topology.inside import read_node
     from p3s.methods.threads import predicting as teams
-    from p3s.methods.threads.advise.stage import Asked, advised
+    from p3s.methods.threads.advise.stage import Asked, advise_threads
     from p3s.pipeline import parameters as nodes
     from p3s.pipeline.basis import request_of
-    from p3s.pipeline.parameters import Wanted
+    from p3s.pipeline.parameters import PredictionRange
     from p3s.predict import surface
     from p3s.replay.settings import ReplaySettings
 
@@ -182,9 +182,9 @@ def _threads(root: Path) -> None:
     request, before = request_of("auto", "", True, ReplaySettings()), teams.cores
     teams.cores = nodes.cores = lambda: 8
     try:
-        found = teams.surface(study, Wanted([16], [1, 2], node=node), request, Progress())
+        found = teams.surface(study, PredictionRange([16], [1, 2], node=node), request, Progress())
         surface.write(study.root, found)
-        told = advised(study.root, Asked(nodes=2, cores=32, node=node), request, Progress())
+        told = advise_threads(study.root, Asked(nodes=2, cores=32, node=node), request, Progress())
     finally:
         teams.cores = nodes.cores = before
     write_advice(
@@ -210,12 +210,12 @@ def _family(root: Path) -> None:
 
 def _tree(root: Path) -> None:
     from p3s.methods.baseline.trees.grow import grow
-    from p3s.methods.baseline.trees.store import Stored, save
+    from p3s.methods.baseline.trees.store import StoredTree, save
 
     some = hybrid_machine.workloads(hybrid_machine.TRAINING["nb"])[::8]
     runs = hybrid_machine.runs("nb", some, 0.02, 0)
     tree = grow(runs, hybrid_machine.EXPRESSION["nb"], hybrid_machine.VARIABLES)
-    save(root / "tree.json", Stored(tree, 1, workers=(2.0,), threads=(1.0, 2.0)))
+    save(root / "tree.json", StoredTree(tree, 1, workers=(2.0,), threads=(1.0, 2.0)))
 
 
 def _baseline(root: Path) -> None:
@@ -232,7 +232,7 @@ def _baseline(root: Path) -> None:
 
 def _learned(root: Path) -> None:
     """A communication model of one split, without a library that learns."""
-    from p3s.methods.placement.learned import Card, Learned, Widening, save
+    from p3s.methods.placement.learned import Card, LearnedModel, Widening, save
     from p3s.methods.placement.lines import Line
     from p3s.methods.placement.trees import Trees
 
@@ -252,7 +252,7 @@ def _learned(root: Path) -> None:
     card = Card("a", "b", 10, 2)
     save(
         root / "learned.json",
-        Learned(card, ("ND", "n"), *ends, Widening(), line, None, made, made, made),
+        LearnedModel(card, ("ND", "n"), *ends, Widening(), line, None, made, made, made),
     )
 
 
@@ -329,7 +329,7 @@ def _archive(root: Path) -> None:
         return
     from made_runs import call, run_of, world
 
-    from p3s.formats.exported import Exported
+    from p3s.formats.exported import ExportResult
     from p3s.formats.otf2.archive import write_archive
     from p3s.formats.otf2.library import library
     from p3s.formats.run import Run
@@ -347,4 +347,4 @@ def _archive(root: Path) -> None:
     ]
     run = run_of(ranks, [[(3, 1), (3, 2)]] * 2, (world(2),))
     (root / "otf2").mkdir()
-    write_archive(library(), Run(run), root / "otf2", Exported("otf2", 2, root / "otf2"))
+    write_archive(library(), Run(run), root / "otf2", ExportResult("otf2", 2, root / "otf2"))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from p3s.base.extensions import Extension, Imported, Writer
-from p3s.formats.exported import Exported
+from p3s.base.extensions import Extension, ImportNotes, Writer
+from p3s.formats.exported import ExportResult
 from p3s.formats.run import Run
 
 NAME, NOTE = "tiny", "nobody knows who has traced it"
 
 
-def write(run: Run, done: Exported) -> None:
+def write(run: Run, done: ExportResult) -> None:
     """Write the captures of a run."""
     found = run.trace.path.glob("rank-*.p3t")
     files = {path.name: path.read_bytes().hex() for path in found}
@@ -27,11 +27,11 @@ class Tiny:
         """Return a file with its suffix."""
         return path if path.suffix == f".{NAME}" else None
 
-    def read(self, source: Path, directory: Path) -> Imported:
+    def read(self, source: Path, directory: Path) -> ImportNotes:
         """Write the captures."""
         for name, data in json.loads(source.read_text()).items():
             (directory / name).write_bytes(bytes.fromhex(data))
-        return Imported((("MPI_Tiny", 2),), (NOTE,))
+        return ImportNotes((("MPI_Tiny", 2),), (NOTE,))
 
 
 READER = Tiny()

@@ -19,7 +19,7 @@ from p3s.machine.compare import compare
 from p3s.machine.facts import MOST_BYTES, working_sets
 from p3s.machine.filesystem import measure_files
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, MACHINE, Curve, Loaded, Machine
-from p3s.machine.measure import Timings, _disturbed, _network_s, measure
+from p3s.machine.measure import Timings, _list_disturbances, _network_s, measure
 from p3s.machine.programs import Runner, Runners
 from p3s.machine.show import plot, render
 
@@ -163,7 +163,7 @@ def _printed(eager: int = 4096) -> str:
 
 
 def test_loggp_parameters_are_found_per_range() -> None:
-    found = network.parsed(_printed())
+    found = network.parse_network(_printed())
     assert found["hosts"] == ["n0", "n1"] and found["cores"] == [3, 5]
     assert found["eager_bytes"] == 4096 and found["unattended_bytes"] == 256
     eager, rendezvous = network.ranges(found)
@@ -186,11 +186,11 @@ def test_loggp_parameters_are_found_per_range() -> None:
 
 
 def test_one_range_alone_and_a_wavy_network() -> None:
-    everything = network.ranges(network.parsed(_printed(eager=1 << 22)))
+    everything = network.ranges(network.parse_network(_printed(eager=1 << 22)))
     assert [part["kind"] for part in everything] == ["eager"]
-    never = network.ranges(network.parsed(_printed(eager=-1)))
+    never = network.ranges(network.parse_network(_printed(eager=-1)))
     assert [part["kind"] for part in never] == ["rendezvous"] and never[0]["o_receive_ns"] == 0
-    found = network.parsed(_printed())
+    found = network.parse_network(_printed())
     found["sizes"]["one_way_ns"][5] *= 3
     assert network.ranges(found)[0]["misfit"] > 0.3
     assert min(network.ranges(found)[0][key] for key in ("L_ns", "G_ns_per_byte")) >= 0
@@ -207,14 +207,14 @@ def test_one_range_alone_and_a_wavy_network() -> None:
 )
 def test_output_that_cannot_be_read_is_an_error(text: str) -> None:
     with pytest.raises(P3SError):
-        network.parsed(text)
+        network.parse_network(text)
 
 
 # ---- files ---------------------------------------------------------------------------------
 
 
 def test_a_file_keeps_everything(tmp_path: Path) -> None:
-    found = network.parsed(_printed())
+    found = network.parse_network(_printed())
     whole = synthetic()
     whole = Machine(
         **{
@@ -298,11 +298,11 @@ def test_what_disturbed_is_said() -> None:
         return Timings(ns, ratios, **more)  # type: ignore[arg-type]
 
     none = timed([])
-    assert _disturbed(timed([1.0] * 10), none) == []
-    said = _disturbed(timed([1.0] * 8 + [2.0] * 2, pinned=False), timed([1.5] * 4, late=2))
+    assert _list_disturbances(timed([1.0] * 10), none) == []
+    said = _list_disturbances(timed([1.0] * 8 + [2.0] * 2, pinned=False), timed([1.5] * 4, late=2))
     assert len(said) == 4 and "2 of 10 timings" in said[0]
-    assert "up to 30 % for read" in _disturbed(timed([1.0], 0.3), none)[0]
-    assert "read on all cores" in _disturbed(none, timed([1.0], 0.3))[0]
+    assert "up to 30 % for read" in _list_disturbances(timed([1.0], 0.3), none)[0]
+    assert "read on all cores" in _list_disturbances(none, timed([1.0], 0.3))[0]
 
 
 # ---- the command ---------------------------------------------------------------------------

@@ -155,7 +155,7 @@ def times_of(program: Path, workers: int, path: Path, *more: str) -> list[Row]:
     """Run a program and return its iterations."""
     code, out, err = started(program, workers, 2, "--times", str(path), *more)
     assert code == 0, out + err
-    return iteration_table.read([path])
+    return iteration_table.read_iterations([path])
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -169,7 +169,7 @@ def test_times_are_one_row_per_iteration(app: str, programs: Path, tmp_path: Pat
         assert row.mu_m + row.send_m + row.recv_m == pytest.approx(row.T_iter)
     columns = {f.name: [getattr(row, f.name) for row in rows] for f in fields(rows[0])}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    assert iteration_table.read([tmp_path / "t.parquet"]) == rows
+    assert iteration_table.read_iterations([tmp_path / "t.parquet"]) == rows
     one = iteration_table.runs(rows)[0]
     checked = check([r.T_iter for r in one.rows], [r.mu for r in one.rows])
     assert checked.iterations == 3 and checked.imbalance >= 0

@@ -10,7 +10,7 @@ import pytest
 from replay_jobs import Mpi, Script, measure, mpis, program_of, run_job, settings_of, world_of
 
 from p3s.base.errors import P3SError
-from p3s.replay.engine.collect import Collector, Offsets, part_of, recorded
+from p3s.replay.engine.collect import Collector, Offsets, part_of, record_columns
 from p3s.replay.engine.inner import Timings
 from p3s.replay.engine.job import DONE, read_job, result_path, write_job
 from p3s.replay.engine.results import (
@@ -306,7 +306,7 @@ def test_transfer_only_where_somebody_waited(
     sender: list, receiver: list, expected: float | None
 ) -> None:
     program = message(posted_by_irecv=True)
-    collector = Collector(program, recorded(program))
+    collector = Collector(program, record_columns(program))
     none = Offsets.none(2)
     collector.add([timings([sender]), timings([receiver])], none, none)
     (value,) = collector.result().transfer_ns[0]
@@ -315,7 +315,7 @@ def test_transfer_only_where_somebody_waited(
 
 def test_clock_of_another_node_is_taken_off_linearly() -> None:
     program = message(posted_by_irecv=False)
-    collector = Collector(program, recorded(program))
+    collector = Collector(program, record_columns(program))
     # Process 1 is 10,000 ns ahead at first, gains 1 ns per 100, and the loop went by the first.
     before = Offsets(np.array([0, 10_000]), np.array([0, 30]), np.array([0, 10_000]))
     after = Offsets(np.array([0, 10_100]), np.array([0, 50]), np.array([0, 20_000]))
@@ -333,7 +333,7 @@ def test_clock_of_another_node_is_taken_off_linearly() -> None:
 
 def test_passes_that_somebody_joined_late_do_not_count() -> None:
     program = message(posted_by_irecv=False)
-    collector = Collector(program, recorded(program))
+    collector = Collector(program, record_columns(program))
     none = Offsets.none(2)
     collector.add([timings([[(1, 2)]]), timings([[(1, 2)]], late=5)], none, none)
     assert collector.passes == 0 and collector.dropped == 1 and not collector.is_known(0.05)
@@ -344,10 +344,10 @@ def test_passes_that_somebody_joined_late_do_not_count() -> None:
 
 def test_only_what_is_needed_is_recorded() -> None:
     program = message(posted_by_irecv=True)
-    assert recorded(program).tolist() == [0, 0, 1]
-    assert part_of(program, 1, recorded(program)).records == 2
-    assert recorded(link()).tolist() == [0, 0, 0, 0]
-    assert recorded(halo())[:5].tolist() == [-1, -1, -1, -1, 0]
+    assert record_columns(program).tolist() == [0, 0, 1]
+    assert part_of(program, 1, record_columns(program)).records == 2
+    assert record_columns(link()).tolist() == [0, 0, 0, 0]
+    assert record_columns(halo())[:5].tolist() == [-1, -1, -1, -1, 0]
 
 
 def test_job_comes_back_as_written(tmp_path: Path) -> None:

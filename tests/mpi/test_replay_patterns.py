@@ -19,7 +19,7 @@ from scripted_mpi import BUFFERING, TEMPERS, Outcome, execute
 from p3s.program.collectives.choose import library_of
 from p3s.program.mapping import mapping_of
 from p3s.replay.engine.job import result_path, write_job
-from p3s.replay.plan.build_traffic import WHY_TEXT, Why
+from p3s.replay.plan.build_traffic import WHY_TEXT, SkipReason
 from p3s.replay.plan.plan import make_plan, timed_programs
 from p3s.replay.plan.program import BLACK_HOLE, MEASURED, Program
 from p3s.replay.plan.types import ReplayPlan
@@ -89,7 +89,7 @@ def assert_covered(plan: ReplayPlan) -> None:
     """
     calls, messages = measured_classes(plan)
     full = plan.full[0]
-    stopped = {entry.call for entry in plan.left_out if entry.why == WHY_TEXT[Why.DEADLOCK]}
+    stopped = {entry.call for entry in plan.left_out if entry.why == WHY_TEXT[SkipReason.DEADLOCK]}
     known = calls | set(plan.composed)
     direct = plan.wholes[0].direct_of[plan.wholes[0].origin]
     for i in np.flatnonzero(full.is_op(*SENDS, *RECEIVES)).tolist():

@@ -13,7 +13,7 @@ from tracer_helpers import usable_mpi
 
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
-from p3s.methods.tasks.recognise import learned, of_path
+from p3s.methods.tasks.recognise import find_task_queue, of_path
 
 TASKS = 60
 
@@ -46,7 +46,7 @@ def test_the_queue_is_recognised_with_its_totals(farm: tuple[Path, list[str]]) -
         printed = (study.runs(n)[0].path / "stdout.txt").read_text().split("\n")
         said = {int(w[1]): int(w[3]) for w in map(str.split, printed) if len(w) == 4}
         assert [said[w] for w in served.workers] == served.shares.tolist()
-    found = learned(traces_of(study))
+    found = find_task_queue(traces_of(study))
     assert found is not None and found.exact == (TASKS, 0)
 
 
@@ -94,7 +94,7 @@ def test_a_counter_hands_out_tasks(counted: Path) -> None:
         said = {int(w[1]): int(w[3]) for w in map(str.split, printed) if len(w) == 4}
         assert [said[w] for w in served.workers] == served.shares.tolist()
         assert len(served.tasks) == TASKS and served.inside == (1.0, 3200.0)
-    found = learned(traces_of(study))
+    found = find_task_queue(traces_of(study))
     assert found is not None and found.exact == (TASKS, 0) and found.workers(16) == 16
 
 
@@ -103,7 +103,7 @@ def test_a_prediction_says_what_a_counter_does(counted: Path) -> None:
     study = Study.open(counted)
     made = json.loads(study.prediction_path.read_text())
     row = next(row for row in made["counts"] if row["n"] == 16)
-    found = learned(traces_of(study))
+    found = find_task_queue(traces_of(study))
     assert found is not None
     assert row["time_s"] > 0.5 * min(float(each.sum()) for each in found.tasks) / 16
     assert any("a counter of rank 0" in note for note in made["notes"])

@@ -20,7 +20,7 @@ from p3s.base.progress import Progress
 from p3s.base.settings import traces_of
 from p3s.base.study import Study, read_json, write_json
 from p3s.capture.recover import places_at
-from p3s.pipeline.tracing.counts import Asked
+from p3s.pipeline.tracing.counts import CountRequest
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature.store import load_table
 from p3s.signature.times import load_times, stale
@@ -260,7 +260,7 @@ def _counting(study: Study, repeats: int) -> TraceRequest:
     return TraceRequest(
         study.root,
         tuple(study.command()),
-        Asked((2,)),
+        CountRequest((2,)),
         repeats,
         TIMEOUT_S,
         Recording(work="instructions"),

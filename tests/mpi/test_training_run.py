@@ -17,7 +17,7 @@ from cluster.network import Cluster, missing, openmpi_words
 from traffic_patterns import around, fixed_halo
 
 from p3s.base.errors import P3SError
-from p3s.base.host.compiling import compiled
+from p3s.base.host.compiling import compile_cached
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.costs import network_id, row_of
 from p3s.methods.placement.learned import Settings as Fit
@@ -25,7 +25,7 @@ from p3s.methods.placement.phases import together, traffic
 from p3s.methods.placement.training import jobs
 from p3s.methods.placement.training.campaign import Settings, random_pairs
 from p3s.methods.placement.training.costs import hockney_of, network_of, seconds_of
-from p3s.methods.placement.training.dataset import Told, measured
+from p3s.methods.placement.training.dataset import DatasetHeader, measure_dataset
 from p3s.methods.placement.training.jobs import (
     Job,
     RealMachine,
@@ -63,7 +63,7 @@ def test_any_traffic_runs_and_takes_the_third_quartile_of_the_slowest(tmp_path, 
     machine = _machine()
     job = Job(("localhost",) * ranks, _phases(ranks), machine.repeats)
     jobs.write_job(job, tmp_path)
-    program = compiled(
+    program = compile_cached(
         "exchange", [jobs._SOURCE], ("-O2", "-w"), compiler=machine.mpi.mpicc, what="the runner"
     )
     from p3s.signature_runner.launch import run_traced
@@ -97,13 +97,13 @@ def test_the_runner_is_resumed_after_it_was_killed(tmp_path) -> None:
     process = subprocess.Popen([sys.executable, str(script), str(tmp_path / "job")])
     results = tmp_path / "job" / "results.txt"
     deadline = time.monotonic() + 300
-    while process.poll() is None and len(jobs.measured(tmp_path / "job")) < 2:
+    while process.poll() is None and len(jobs.read_results(tmp_path / "job")) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.kill()
     process.wait()
     _wait_for_the_end_of(str(tmp_path / "job"))
-    before = jobs.measured(tmp_path / "job")
+    before = jobs.read_results(tmp_path / "job")
     if len(before) == 40:
         pytest.skip("all was measured before it could be killed")
     assert before and results.exists()
@@ -187,8 +187,8 @@ def test_twice_the_traffic_between_nodes_takes_twice_as_long(cluster, tmp_path) 
         real_machine(openmpi_words(cluster), Repeats(1, 4)), timeout_s=120.0
     )
     settings = Settings(ranks=8, slots=2, phases=80, budget_s=15.0)
-    told = Told("cluster", network_id(fabric), (0, 1, 2, 3), cluster.hosts, settings)
-    data = measured(tmp_path / "phases", told, fabric, machine)
+    told = DatasetHeader("cluster", network_id(fabric), (0, 1, 2, 3), cluster.hosts, settings)
+    data = measure_dataset(tmp_path / "phases", told, fabric, machine)
     rank = np.arange(8)
     mate, next_, after = rank ^ 1, (rank + 2) % 8, (rank + 4) % 8
     size = 200_000

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from p3s.capture import requests
-from p3s.capture.parts import CallBook, replaced
+from p3s.capture.parts import CallBook, replace_events
 from p3s.capture.types import Call, RankTrace, RunTrace
 from p3s.model.compare import compare
 from p3s.model.holdout import build_model
@@ -42,7 +42,7 @@ def _run(
 def _peers(run: RunTrace) -> list[int]:
     """The partners of the rank's calls as they are read."""
     book = CallBook(list(run.calls))
-    found = replaced(run.ranks[0], requests.in_order_of_ranks(run, run.ranks[0], book), book)
+    found = replace_events(run.ranks[0], requests.in_order_of_ranks(run, run.ranks[0], book), book)
     assert sorted(found.call.tolist()) == list(range(len(run.calls)))
     assert found.done.tolist() == run.ranks[0].done.tolist()
     assert found.start_ns.tolist() == run.ranks[0].start_ns.tolist()

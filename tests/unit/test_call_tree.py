@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from made_predictions import made_prediction, phase_at, record
 
-from p3s.capture.callpath import Where
-from p3s.capture.quoted import Quoted, Sources
+from p3s.capture.callpath import FrameInfo
+from p3s.capture.quoted import SourceQuote, Sources
 from p3s.predict.types import PhaseAt, Prediction
 from p3s.report.call_tree import Node, Spent, tree_of
 from p3s.report.charts.curves import Size, comparison_chart
@@ -35,7 +35,7 @@ def phase(number: int, loop: int, parent: int | None, calls: Sequence[int]) -> P
     return Phase(number, loop, parent, 0, f"p{number}", tuple(calls), {8: cost}, None, True, False)
 
 
-def made() -> tuple[Phases, dict[str, Where], Prediction]:
+def made() -> tuple[Phases, dict[str, FrameInfo], Prediction]:
     """Return a program: set up, then a loop of two calls in exchange around a loop in norm."""
     trips = {8: Trips(5, 5, 1, (5, 5))}
     inner = Loop(2, None, trips, (call(3, "MPI_Allreduce", "n", 16),))
@@ -47,7 +47,7 @@ def made() -> tuple[Phases, dict[str, Where], Prediction]:
     sites = {"e": EXCHANGE, "n": NORM, "s": SETUP}
     found = Phases((8,), "cpu_ns", sites, tree, phases, {})
     names = {name for frames in sites.values() for name in frames}
-    places = {name: Where(name, "app", name, "/app.c", 7) for name in names}
+    places = {name: FrameInfo(name, "app", name, "/app.c", 7) for name in names}
     whole = record(made_prediction((4, 16), 3))
     rows = [replace(row, phases=_phases(row.n)) for row in whole.counts]
     return found, places, replace(whole, counts=tuple(rows))
@@ -148,14 +148,14 @@ def test_lines_of_source_are_those_of_the_traced_program(tmp_path: Path) -> None
     link = tmp_path / "link.c"
     link.symlink_to(secret)
     late = file.stat().st_mtime_ns + 1
-    inner = Where("f", "m", "f", "/none/there.c", 3)
-    here = Where("g", "m", "g", str(file), 2)
-    assert Sources(late).quoted([inner, here]) == Quoted("a.c:2", "MPI_Send(a, b);")
+    inner = FrameInfo("f", "m", "f", "/none/there.c", 3)
+    here = FrameInfo("g", "m", "g", str(file), 2)
+    assert Sources(late).quoted([inner, here]) == SourceQuote("a.c:2", "MPI_Send(a, b);")
     assert Sources(None).quoted([here]) is not None
     os.utime(file, ns=(late + 1, late + 1))
     assert Sources(late).quoted([here]) is None, "written after the run"
     for path, line in ((secret, 1), (link, 1), (file, 9), (Path("a.c"), 1), (tmp_path, 1)):
-        assert Sources(None).quoted([Where("h", "m", "h", str(path), line)]) is None
+        assert Sources(None).quoted([FrameInfo("h", "m", "h", str(path), line)]) is None
 
 
 def test_two_predictions_are_a_page() -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from p3s.capture.callpath import CallPath, Where, call_path, parse
+from p3s.capture.callpath import CallPath, FrameInfo, call_path, parse
 from p3s.report.places import call_place, common_place, joined_places
 
 LIBRARY = "libsolve.so.3"
 
 
-def at(module: str, function: str = "", line: int = 0, offset: int = 0x10) -> Where:
+def at(module: str, function: str = "", line: int = 0, offset: int = 0x10) -> FrameInfo:
     file = f"{module.split('.')[0]}.c" if line else ""
-    return Where(f"{module}+{function}{line}{offset:#x}", module, function, file, line, offset)
+    return FrameInfo(f"{module}+{function}{line}{offset:#x}", module, function, file, line, offset)
 
 
-def named(*stack: Where) -> list[str]:
+def named(*stack: FrameInfo) -> list[str]:
     """What is shown of a stack, in full."""
     path = call_path(stack)
     assert path is not None
@@ -79,10 +79,10 @@ HIDDEN, DEEPER = at(LIBRARY, offset=0xE95895), at(LIBRARY, offset=0x7BC2B8)
         ),
     ],
 )
-def test_frames_that_matter(frames: list[Where], wanted: list[str]) -> None:
+def test_frames_that_matter(frames: list[FrameInfo], wanted: list[str]) -> None:
     # Texts of made frames are not what a capture holds; those without a name show themselves.
     shown = [
-        Where(f"{w.module}+{w.offset:#x}", w.module, w.function, w.file, w.line, w.offset)
+        FrameInfo(f"{w.module}+{w.offset:#x}", w.module, w.function, w.file, w.line, w.offset)
         if not (w.function or w.python)
         else w
         for w in frames
@@ -125,10 +125,10 @@ def test_a_caller_goes_before_an_entry_without_a_program() -> None:
 
 
 # ---- functions that the program calls by name ----------------------------------------------------
-def calling(name: str, line: int) -> Where:
+def calling(name: str, line: int) -> FrameInfo:
     """A frame of the program that calls a function of another file."""
     where = at("app", "step", line)
-    return Where(where.frame, where.module, where.function, where.file, line, calls=name)
+    return FrameInfo(where.frame, where.module, where.function, where.file, line, calls=name)
 
 
 @pytest.mark.parametrize(
@@ -148,14 +148,14 @@ def calling(name: str, line: int) -> Where:
     ],
 )
 def test_the_function_of_a_library_has_the_name_that_the_program_calls(
-    frames: list[Where], wanted: list[str]
+    frames: list[FrameInfo], wanted: list[str]
 ) -> None:
     shown = [w if w.function else parse(f"{w.module}+{w.offset:#x}") for w in frames]
     assert named(*shown) == wanted
 
 
 # ---- several calls -------------------------------------------------------------------------------
-def _sites(*stacks: list[Where]) -> tuple[list[list[str]], dict[str, Where]]:
+def _sites(*stacks: list[FrameInfo]) -> tuple[list[list[str]], dict[str, FrameInfo]]:
     """Frames as a capture has them, and their places."""
     places = {where.frame: where for frames in stacks for where in frames}
     return [[where.frame for where in frames] for frames in stacks], places

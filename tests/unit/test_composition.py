@@ -27,11 +27,11 @@ from p3s.predict.distribution import Rival, draws, ends_of, own_parts
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
 from p3s.predict.prediction import compose, phase_laws
-from p3s.predict.residual import Measured, residuals
+from p3s.predict.residual import RunMeasurement, residuals
 from p3s.predict.rows import slowest_rank
-from p3s.predict.scaling import crossing, limits, recommended
+from p3s.predict.scaling import crossing, limits, recommend_count
 from p3s.predict.times import PhaseTimes, computation, total, with_communication
-from p3s.predict.types import PREDICTION, Count, StartAndEnd, untrusted
+from p3s.predict.types import PREDICTION, Count, StartAndEnd, filter_untrusted
 from p3s.report.terminal import render
 
 WHY = "all nodes are one machine"
@@ -128,8 +128,8 @@ def test_other_estimators_are_listed_and_widen_nothing() -> None:
     assert row.estimators["simgrid"].time_s is None
 
 
-def measured(n: int, wall: float, work: float, shared: bool = False) -> Measured:
-    return Measured(n, wall, wall, work, shared)
+def measured(n: int, wall: float, work: float, shared: bool = False) -> RunMeasurement:
+    return RunMeasurement(n, wall, wall, work, shared)
 
 
 def test_residuals_beyond_the_model_s_own_interval_widen_every_count() -> None:
@@ -167,7 +167,9 @@ def test_a_run_that_is_nothing_like_the_model_is_a_reason() -> None:
     def against(wall: float, work: float = 1.0, why_not: str = "") -> list[str]:
         times = {4: changed(times_at(4, 1.0), why_not=why_not), 8: times_at(8, 0.5)}
         result = compose(times, {4: measured(4, wall, work)}, [4])
-        return [reason.text for reason in untrusted(result.reasons) if reason.code == "model-off"]
+        return [
+            reason.text for reason in filter_untrusted(result.reasons) if reason.code == "model-off"
+        ]
 
     assert against(1.4) == [] == against(0.7)
     assert len(against(1.6)) == 1 and "program took 3 times as long" in against(3.0)[0]
@@ -182,7 +184,7 @@ def test_computation_counts_by_its_part_of_the_time() -> None:
     comm = small.mpi.comm + 0.9
     times = {4: changed(small, comm=comm, comm_low=comm, comm_high=comm)}
     result = compose(times, {4: measured(4, 9.0, 0.2, shared=True)}, [4])
-    assert not untrusted(result.reasons)
+    assert not filter_untrusted(result.reasons)
 
 
 # ---- knee, recommended count, cost -----------------------------------------------------------
@@ -194,18 +196,18 @@ def curve(*points: tuple[int, float]) -> list[Count]:
 
 def test_the_recommended_count_is_the_largest_efficient_one() -> None:
     rows = curve((2, 1.0), (8, 0.8), (32, 0.6), (128, 0.4))
-    found = recommended(rows, 0.5)
+    found = recommend_count(rows, 0.5)
     assert found is not None and found.n == 32 and found.efficiency == 0.6
     assert "falls to 50 % at about 64" in found.why
-    few = recommended(rows, 0.5, lambda n: n < 32)
+    few = recommend_count(rows, 0.5, lambda n: n < 32)
     assert few is not None and few.n == 8
-    three = recommended(rows[:3], 0.5)
+    three = recommend_count(rows[:3], 0.5)
     assert three is not None and "not predicted" in three.why
-    strict = recommended(rows, 0.9)
+    strict = recommend_count(rows, 0.9)
     assert strict is not None and strict.n == 2
-    assert recommended(rows[:1], 0.5) is None and recommended(rows, 1.1) is None
+    assert recommend_count(rows[:1], 0.5) is None and recommend_count(rows, 1.1) is None
     doubtful = [replace(row, model_representative=False) for row in rows]
-    assert recommended(doubtful, 0.5) is None
+    assert recommend_count(doubtful, 0.5) is None
     assert crossing(rows[0], rows[1], 0.5) is None
 
 

@@ -25,7 +25,7 @@ from p3s.costs.gather import (
     small_places,
     x_scale,
 )
-from p3s.costs.points import Point, iterations, pooled, thinned
+from p3s.costs.points import Point, iterations, pool_points, thin_points
 from p3s.costs.types import COMPUTE, ComputeModel, load
 from p3s.model.stage import load as load_model
 from p3s.pipeline.costing import build_compute as build
@@ -236,7 +236,7 @@ def test_small_places_are_pooled_and_nothing_is_lost(timed: Any) -> None:
     ops = {op for _, op in small}
     assert {"MPI_Bcast", "MPI_Reduce"} <= ops and not ops & {"MPI_Sendrecv", "MPI_Allreduce"}
     points = own_points(found[0])
-    together = pooled(points, dict.fromkeys(small, ("", "small")))
+    together = pool_points(points, dict.fromkeys(small, ("", "small")))
     for name in ("work", "least_ns", "typical_ns"):
         assert sum(getattr(p, name) * p.ranks for p in together) == pytest.approx(
             sum(getattr(p, name) * p.ranks for p in points)
@@ -257,7 +257,7 @@ def test_ranks_with_different_work_are_points_of_their_own() -> None:
         Point(("b", "MPI_Recv"), 0, 4.0, 40.0, 10.0, 8.0, 8.0, 1, 3, "own", 4),
         Point(("a", "MPI_Send"), 0, 4.0, 70.0, 7.0, 35.0, 36.0, 2, 3, "own", 4),
     ]
-    one, other = pooled(points, {("a", "MPI_Send"): ("", "x"), ("b", "MPI_Recv"): ("", "x")})
+    one, other = pool_points(points, {("a", "MPI_Send"): ("", "x"), ("b", "MPI_Recv"): ("", "x")})
     assert (one.work, one.least_ns, one.typical_ns, one.ranks) == (110.0, 52.0, 62.0, 4)
     assert (other.work, other.x, other.ranks) == (70.0, 7.0, 2)
 
@@ -269,7 +269,7 @@ def test_where_every_rank_has_work_of_its_own_groups_are_few() -> None:
         for place in "ab"
         for source in ("own", "x")
     ]
-    few = thinned(points)
+    few = thin_points(points)
     assert len({p.x for p in few}) == 6 and len(few) == 24
     for name in ("work", "least_ns", "typical_ns"):
         for place in "ab":
@@ -277,7 +277,7 @@ def test_where_every_rank_has_work_of_its_own_groups_are_few() -> None:
                 getattr(p, name) * p.ranks for p in few if p.place[0] == place
             ) == pytest.approx(sum(getattr(p, name) for p in points if p.place[0] == place))
     assert sum(p.x * p.ranks for p in few) == pytest.approx(sum(p.x for p in points))
-    assert sorted(thinned(points[:8]), key=repr) == sorted(points[:8], key=repr)
+    assert sorted(thin_points(points[:8]), key=repr) == sorted(points[:8], key=repr)
 
 
 def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:

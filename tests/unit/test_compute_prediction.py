@@ -16,7 +16,7 @@ from p3s.base.study import Study
 from p3s.pipeline.predicting import predict_study as predict
 from p3s.predict.prediction import compose
 from p3s.predict.reach import OUTSIDE_LIMIT
-from p3s.predict.residual import Measured, run_times
+from p3s.predict.residual import RunMeasurement, run_times
 from p3s.predict.times import PhaseTimes
 
 TIMED: dict[str, Any] = {
@@ -117,6 +117,6 @@ def test_the_work_of_a_run_in_instructions_is_no_time() -> None:
     made = run_of({"start_ns": [-100, 500, 2000], "elapsed_ns": [100, 7, 0], "work": [9, 40, 3]})
     times = run_times(replace(made, work_unit="instructions"))
     assert times.wall_s == 2000e-9 and np.isnan(times.work_s) and times.off_core == 0.0
-    run = Measured(2, 1.0, 1.0, times.work_s, False)
+    run = RunMeasurement(2, 1.0, 1.0, times.work_s, False)
     row = compose({2: timed_at(2, 1.0)}, {2: run}, [2]).counts[0]
     assert row.measured_work_s is None and row.time_from == "measured"

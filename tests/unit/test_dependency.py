@@ -12,7 +12,7 @@ from steps_builder import Builder
 from p3s.base.errors import P3SError
 from p3s.simulate import core
 from p3s.simulate.network import Curve, Network, Path, line
-from p3s.simulate.simulate import Simulated, simulate
+from p3s.simulate.simulate import StepTimes, simulate
 from p3s.simulate.steps import Steps
 
 L, G, S, R, POST = 1000.0, 0.5, 40.0, 60.0, 10.0
@@ -33,11 +33,11 @@ def run(b: Builder | Steps, nodes=None, net: Network | None = None, **more):
     return steps, simulate(steps, nodes, net or network(), **more)
 
 
-def ends(steps: Steps, found: Simulated, rank: int) -> list[float]:
+def ends(steps: Steps, found: StepTimes, rank: int) -> list[float]:
     return found.end_ns[steps.of(rank)].tolist()
 
 
-def parts(found: Simulated, i: int) -> tuple[float, float, float]:
+def parts(found: StepTimes, i: int) -> tuple[float, float, float]:
     return found.waiting_ns[i], found.transfer_ns[i], found.software_ns[i]
 
 

@@ -12,9 +12,9 @@ import pytest
 from slow_simulation import Simulation
 from steps_builder import Builder
 
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import DamagedFile, P3SError
 from p3s.simulate.network import Curve, Network, Path, line
-from p3s.simulate.simulate import Simulated, simulate
+from p3s.simulate.simulate import StepTimes, simulate
 from p3s.simulate.switch_links import Trunks, routes
 
 RANKS = 8
@@ -323,7 +323,7 @@ def sent(messages: list[tuple[int, int, int]], net: Network, **more: Any) -> lis
     for rank in range(4):
         b.add(rank, "MPI_Waitall")
     steps = b.build()
-    found: Simulated = simulate(steps, np.arange(4), net, **more)
+    found: StepTimes = simulate(steps, np.arange(4), net, **more)
     order = {int(steps.tag[i]): i for i in np.flatnonzero(steps.to >= 0)}
     return [float(found.arrival_ns[order[tag]]) for tag in range(len(messages))]
 
@@ -416,5 +416,5 @@ def test_json_brings_them_back() -> None:
 )
 def test_damaged_links_are_refused(change: dict[str, Any], words: str) -> None:
     data = four().to_json()
-    with pytest.raises(Damaged, match=words):
+    with pytest.raises(DamagedFile, match=words):
         Network.from_json({**data, "trunks": {**data["trunks"], **change}})

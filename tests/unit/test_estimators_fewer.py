@@ -233,7 +233,7 @@ def test_what_smaller_grids_say_is_checked(study: Study, monkeypatch: pytest.Mon
     grid = grids.grid(0, few)
     assert "program" not in vars(grid)  # it is large, and made anew for who asks
     assert grid.on(messages, setting).size == grid.size and "program" in vars(grid)
-    checked = of_fewer.Checked(LARGE, -0.5, np.full(len(found.phases), -0.5), 0.0)
+    checked = of_fewer.GridCheck(LARGE, -0.5, np.full(len(found.phases), -0.5), 0.0)
     made = grids.simulated(grids.as_predicted, setting)
     wide, _ = of_fewer.taken_to(few, grids.ranks, made, checked=checked)
     assert wide.comm == pytest.approx(found.comm)

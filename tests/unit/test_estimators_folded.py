@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from loops import AHEAD, HALO, SWEEP, loop_of, section_of, turns_of
 
-from p3s.simulate.folded import folded, strung
+from p3s.simulate.folded import fold_times, strung
 from p3s.simulate.network import rough_network
 from p3s.simulate.simulate import simulate
-from p3s.simulate.steps import selected
-from p3s.simulate.totals import alike, closed
+from p3s.simulate.steps import select_steps
+from p3s.simulate.totals import alike, is_self_contained
 
 NETWORK = rough_network()
 UNLIMITED = replace(NETWORK, rate=float("inf"))
@@ -55,7 +55,7 @@ def test_folded_loops_take_as_long_as_all_their_turns(pattern, periodic, how) ->
     wanted = whole(pattern, rows, columns, TURNS, UNLIMITED, nodes, work=work, periodic=periodic)
     loop = loop_of(turns_of(pattern, rows, columns, 5, work=work, periodic=periodic), TURNS)
     run, seen = run_on(UNLIMITED, nodes)
-    found = folded(loop, run)
+    found = fold_times(loop, run)
     assert found.settled
     total = wanted[0].mean() + work.mean() * TURNS
     assert np.abs(found.sums - wanted).max() < 2e-3 * total
@@ -69,7 +69,7 @@ def test_the_cost_does_not_grow_with_the_turns() -> None:
     sizes = []
     for turns in (100, 10_000, 1_000_000):
         run, seen = run_on(UNLIMITED, nodes)
-        found = folded(loop_of(turns_of(HALO, 4, 4, 4, work=work), turns), run)
+        found = fold_times(loop_of(turns_of(HALO, 4, 4, 4, work=work), turns), run)
         sizes.append(sum(seen))
         per_turn = found.sums[0].mean() / turns
     assert len(set(sizes)) == 1
@@ -83,7 +83,7 @@ def test_a_delay_that_spreads_counts_once() -> None:
     wanted = whole(HALO, 1, 60, 200, UNLIMITED, nodes, work=work, periodic=False)
     loop = loop_of(turns_of(HALO, 1, 60, 4, work=work, periodic=False), 200)
     run, _ = run_on(UNLIMITED, nodes)
-    found = folded(loop, run)
+    found = fold_times(loop, run)
     assert found.windows > 15  # the last rank has felt it
     assert np.abs(found.sums - wanted)[0].max() < 2e-3 * 200 * 1.5e5
 
@@ -94,7 +94,7 @@ def test_loops_with_few_turns_end_when_they_end() -> None:
     for turns in (5, 9, 14):
         wanted = whole(HALO, 1, 60, turns, UNLIMITED, nodes, work=work, periodic=False)
         run, _ = run_on(UNLIMITED, nodes)
-        found = folded(loop_of(turns_of(HALO, 1, 60, 4, work=work, periodic=False), turns), run)
+        found = fold_times(loop_of(turns_of(HALO, 1, 60, 4, work=work, periodic=False), turns), run)
         assert found.settled
         assert np.abs(found.sums - wanted)[0].max() < 0.02 * turns * 1.5e5
 
@@ -103,7 +103,7 @@ def test_entries_multiply_everything_the_fill_too() -> None:
     nodes, work = np.zeros(36, dtype=np.int64), work_of(36, "even")
     steps = turns_of(SWEEP, 6, 6, 5, work=work, periodic=False)
     run, _ = run_on(UNLIMITED, nodes)
-    once, thrice = folded(loop_of(steps, 50), run), folded(loop_of(steps, 50, 3.0), run)
+    once, thrice = fold_times(loop_of(steps, 50), run), fold_times(loop_of(steps, 50, 3.0), run)
     assert np.allclose(3 * once.sums, thrice.sums)
 
 
@@ -113,7 +113,7 @@ def test_links_of_nodes() -> None:
     more = {"work": work, "nbytes": 30_000}
     wanted = whole(HALO, 8, 8, TURNS, NETWORK, nodes, **more)
     run, _ = run_on(NETWORK, nodes)
-    found = folded(loop_of(turns_of(HALO, 8, 8, 24, **more), TURNS), run, overlap=True)
+    found = fold_times(loop_of(turns_of(HALO, 8, 8, 24, **more), TURNS), run, overlap=True)
     assert found.settled
     total = (wanted[0] + work * TURNS).mean()
     assert found.sums[0].mean() == pytest.approx(wanted[0].mean(), abs=0.01 * total)
@@ -122,7 +122,7 @@ def test_links_of_nodes() -> None:
 def test_requests_completed_a_turn_later_are_not_torn_apart() -> None:
     nodes, work = np.zeros(12, dtype=np.int64), work_of(12, "one slow")
     early = loop_of(turns_of(AHEAD, 1, 12, 40, work=work), TURNS)
-    early = folded(early, run_on(UNLIMITED, nodes)[0])
+    early = fold_times(early, run_on(UNLIMITED, nodes)[0])
     assert not early.settled  # the delay has not come round
     steps = turns_of(AHEAD, 1, 12, 160, work=work)
     loop = loop_of(steps, TURNS)
@@ -130,7 +130,7 @@ def test_requests_completed_a_turn_later_are_not_torn_apart() -> None:
     assert not loop.chained
     wanted = whole(AHEAD, 1, 12, TURNS, UNLIMITED, nodes, work=work)
     run, seen = run_on(UNLIMITED, nodes)
-    found = folded(loop, run)
+    found = fold_times(loop, run)
     assert len(seen) == 1
     assert found.settled
     total = (wanted[0] + work * TURNS).mean()
@@ -167,10 +167,10 @@ def test_sums_add_up_and_weights_are_kept() -> None:
     nodes, work = np.zeros(36, dtype=np.int64), work_of(36, "all different")
     loop = loop_of(turns_of(HALO, 6, 6, 5, work=work), TURNS)
     run, _ = run_on(UNLIMITED, nodes)
-    long, waiting, transfer, software = folded(loop, run).sums
+    long, waiting, transfer, software = fold_times(loop, run).sums
     assert np.allclose(long, waiting + transfer + software)
     # nine calls a turn, each at least the post: none is lost, none counted twice
-    assert np.allclose(software, folded(loop, run, windows=6).sums[3], rtol=1e-6)
+    assert np.allclose(software, fold_times(loop, run, windows=6).sums[3], rtol=1e-6)
 
 
 def test_windows_that_never_repeat_are_averaged() -> None:
@@ -193,7 +193,7 @@ def test_windows_that_never_repeat_are_averaged() -> None:
         work = np.where(busy, steps.work_ns + rng.exponential(0.3e5, len(steps)), 0.0)
         return simulate(replace(steps, work_ns=work), nodes, UNLIMITED, first_ns=first)
 
-    found = np.mean([folded(loop, run, windows=40).sums for _ in range(5)], axis=0)
+    found = np.mean([fold_times(loop, run, windows=40).sums for _ in range(5)], axis=0)
     assert found[0].mean() == pytest.approx(wanted[0].mean(), rel=0.06)
 
 
@@ -218,9 +218,9 @@ def test_turns_are_told_apart_by_what_is_done_in_them() -> None:
 def test_parts_keep_links_and_requests() -> None:
     steps = turns_of(HALO, 3, 3, 4, work=np.full(9, 1e5))
     kept = np.isin(steps.turn, [1, 2])
-    assert closed(steps, kept)
-    mine = selected(steps, kept)
+    assert is_self_contained(steps, kept)
+    mine = select_steps(steps, kept)
     wanted = turns_of(HALO, 3, 3, 2, work=np.full(9, 1e5))
     for name in ("start", "op", "peer", "to", "source", "done", "done_start", "work_ns"):
         assert np.array_equal(getattr(mine, name), getattr(wanted, name)), name
-    assert not closed(steps, kept & (np.arange(len(steps)) != np.flatnonzero(kept)[3]))
+    assert not is_self_contained(steps, kept & (np.arange(len(steps)) != np.flatnonzero(kept)[3]))

@@ -23,7 +23,7 @@ from p3s.predict.estimated import Communication
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators import check as of_check
 from p3s.predict.estimators import fewer as of_fewer
-from p3s.predict.estimators.check import More, unseen, with_unseen
+from p3s.predict.estimators.check import UnseenCalls, unseen, with_unseen
 from p3s.predict.times import computation, with_communication
 from p3s.program.fewer import Fewer, fewer, inner_places, longer
 from p3s.program.generate import write_scaled
@@ -168,7 +168,7 @@ def test_the_interval_covers_what_was_never_simulated(
     few = fewer(model, LARGE, 4)
     assert isinstance(few, Fewer)
     item = next(i for i, one in enumerate(model.items) if one.phase == 1)
-    monkeypatch.setattr(of_check, "unseen", lambda *_: [More(item, 9, seen)])
+    monkeypatch.setattr(of_check, "unseen", lambda *_: [UnseenCalls(item, 9, seen)])
     ones = np.ones((few.n, 2))
     made = Communication("machine", few.n, (0, 1), np.stack([ones] * 6))
     found = with_unseen(made, few, [few], None)

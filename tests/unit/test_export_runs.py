@@ -14,17 +14,19 @@ from p3s.base.errors import P3SError
 from p3s.capture import Comm, RunTrace
 from p3s.capture.types import ANY_SOURCE, PROC_NULL
 from p3s.formats import extrap
-from p3s.formats.exported import Exported
+from p3s.formats.exported import ExportResult
 from p3s.formats.otf2.archive import write_archive
 from p3s.formats.otf2.library import library
 from p3s.formats.run import Run
 from p3s.signature.phase_file import Loop, Phase, PhaseCost, Phases
 
 
-def written(run: RunTrace, directory: Path) -> tuple[list[tuple[int, int, str, dict]], Exported]:
+def written(
+    run: RunTrace, directory: Path
+) -> tuple[list[tuple[int, int, str, dict]], ExportResult]:
     """Write an archive, read it back: (rank, time, record, its values) and what was told."""
     otf2 = pytest.importorskip("otf2")
-    done = Exported("otf2", run.np, directory)
+    done = ExportResult("otf2", run.np, directory)
     write_archive(library(), Run(run), directory, done)
     found = []
     with otf2.reader.open(str(directory / "traces.otf2")) as reader:
@@ -194,7 +196,7 @@ def test_predicted_points() -> None:
     from made_predictions import made_prediction, record
 
     made = record(made_prediction((4, 8, 64), 2))
-    found = list(extrap._predicted(made))
+    found = list(extrap._yield_points(made))
     assert {n for n, *_ in found} == {4, 8, 64}
     row = made.counts[2]
     assert (64, "run", "predicted time", row.model_s) in found

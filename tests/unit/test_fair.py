@@ -11,7 +11,7 @@ import pytest
 from steps_builder import Builder
 
 from p3s.machine.topology.read import read_fabric
-from p3s.predict.estimators.settings import on_wires, said_of, wired
+from p3s.predict.estimators.settings import on_wires, said_of, wire_nodes
 from p3s.program.mapping import block
 from p3s.simulate.network import Network, Path, line
 from p3s.simulate.simulate import simulate
@@ -148,7 +148,7 @@ def test_agrees_with_a_plain_fluid(told: str) -> None:
 
 
 def test_costs_on_a_network() -> None:
-    there = wired("fat-tree:2,1@4Gbit/s,300ns", block(8, 2))
+    there = wire_nodes("fat-tree:2,1@4Gbit/s,300ns", block(8, 2))
     assert there.distance.tolist() == [[0, 1, 3, 3], [1, 0, 3, 3], [3, 3, 0, 1], [3, 3, 1, 0]]
     net = on_wires(four(wires=None, fair=False), there)
     assert net.fair and net.wires is not None
@@ -156,5 +156,5 @@ def test_costs_on_a_network() -> None:
     assert times == [TRANSFER, TRANSFER, TRANSFER + 600]
     (said,) = said_of(there, net)
     assert "4.00 Gbit/s" in said and "share" in said
-    unknown = wired("fat-tree:2,1", block(8, 2))
+    unknown = wire_nodes("fat-tree:2,1", block(8, 2))
     assert len(said_of(unknown, on_wires(net, unknown))) == 3

@@ -15,7 +15,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.serialise import from_data, to_data
 from p3s.base.settings import (
     check_command,
-    filled,
+    fill_parameters,
     one_setting,
     parse_params,
     parse_setting,
@@ -24,7 +24,7 @@ from p3s.base.settings import (
     value_text,
 )
 from p3s.costs.parameters.alike import alike, laws_of
-from p3s.costs.parameters.derive import Fitted, leave_out, model_at
+from p3s.costs.parameters.derive import FamilyLaws, leave_out, model_at
 from p3s.costs.parameters.laws import (
     EXACT,
     FITTED,
@@ -72,7 +72,7 @@ def fitted(runs, use=None):
         for m, member in enumerate(part.members)
     }
     use = tuple(range(len(part.members))) if use is None else use
-    return Fitted(part, use, laws_of(part, use), fit_family_work(part, use, tables)), why
+    return FamilyLaws(part, use, laws_of(part, use), fit_family_work(part, use, tables)), why
 
 
 CASES = [
@@ -269,8 +269,8 @@ def test_values_as_text():
     assert parse_setting(names[0]) == {"nx": F(200), "ny": F(1, 2)}
     words = ["mpiexec", "-n", "{np}", "./app", "--size={nx}x{ny}"]
     check_command(words, ["nx", "ny"])
-    assert filled(words, parse_setting(names[0]))[-1] == "--size=200x0.5"
-    assert filled(words, parse_setting(names[0]))[2] == "{np}"
+    assert fill_parameters(words, parse_setting(names[0]))[-1] == "--size=200x0.5"
+    assert fill_parameters(words, parse_setting(names[0]))[2] == "{np}"
 
 
 def test_one_value_for_each_parameter():

@@ -13,16 +13,16 @@ from test_far_match import reference, runs, times_of
 
 from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data
-from p3s.capture.callpath import Where
+from p3s.capture.callpath import FrameInfo
 from p3s.costs.small_runs.places import (
     FUNCTION,
     LINE,
     SITE,
     STRUCTURE,
-    Same,
+    SiteMap,
     correspond,
-    known,
-    used,
+    list_nodes,
+    matches_study,
 )
 from p3s.costs.small_runs.summary import FarFile
 from p3s.costs.small_runs.walk import PhaseCost, counts_upward, stop
@@ -53,7 +53,7 @@ def moved(t: PointTable, prefix: str = "@") -> PointTable:
 
 
 def sites_of(t: PointTable, prefix: str = "@") -> dict[str, str]:
-    return {prefix + site: site for site, _ in used(t)}
+    return {prefix + site: site for site, _ in list_nodes(t)}
 
 
 BUILDS: dict[str, tuple[Program, Program]] = {
@@ -72,12 +72,14 @@ def test_by_structure(name: str) -> None:
     large, small = BUILDS[name]
     own = tables(large, (4, 9, 16) if name == "wavefront" else COUNTS)
     far = moved(corpus.table(small, 4))
-    assert not known(own, far)
+    assert not matches_study(own, far)
     found = correspond(own, far, {}, {})
     assert found is not None and found.how == STRUCTURE
     assert dict(found.sites) == sites_of(corpus.table(small, 4))
     again = found.renamed(far, own)
-    assert known(own, again) and set(used(again)) == set(used(corpus.table(small, 4)))
+    assert matches_study(own, again) and set(list_nodes(again)) == set(
+        list_nodes(corpus.table(small, 4))
+    )
 
 
 @pytest.mark.parametrize("one", BUILDS)
@@ -168,11 +170,11 @@ def test_calls_of_different_ranks_are_not_mixed_up() -> None:
             assert found is None or dict(found.sites) == sites_of(far)
 
 
-def named(frame: str, function: str, line: int = 0, offset: int = 0) -> Where:
-    return Where(frame, "program", function, "src/program.c" if line else "", line, offset)
+def named(frame: str, function: str, line: int = 0, offset: int = 0) -> FrameInfo:
+    return FrameInfo(frame, "program", function, "src/program.c" if line else "", line, offset)
 
 
-def places(t: PointTable, function: Callable[[str], tuple[str, int, int]]) -> dict[str, Where]:
+def places(t: PointTable, function: Callable[[str], tuple[str, int, int]]) -> dict[str, FrameInfo]:
     return {f: named(f, *function(f.lstrip("@"))) for fs in t.sites.values() for f in fs}
 
 
@@ -214,7 +216,7 @@ def test_calls_of_one_line_are_told_apart_by_their_order() -> None:
 def test_what_is_unknown_takes_no_name_of_the_study() -> None:
     own = tables(loops(RING))
     t = corpus.table(loops((*RING, "Barrier")), 4)
-    same = Same(LINE, {"Send.0": "Recv.0", "Recv.0": "Send.0", "Init": "Init"})
+    same = SiteMap(LINE, {"Send.0": "Recv.0", "Recv.0": "Send.0", "Init": "Init"})
     renamed = same.renamed(t, own)
     assert [g.site for g in renamed.groups if g.op == "MPI_Send"] == ["Recv.0"] * sum(
         g.op == "MPI_Send" for g in t.groups
@@ -222,7 +224,7 @@ def test_what_is_unknown_takes_no_name_of_the_study() -> None:
     assert {site for site, op in renamed.nodes if op == "MPI_Allreduce"} == {"~Allreduce.0"}
     assert {site for site, op in renamed.nodes if op == "MPI_Barrier"} == {"Barrier.0"}
     assert set(renamed.sites) == {site for site, _ in renamed.nodes}
-    assert Same().renamed(t, own) is t and Same().how == SITE
+    assert SiteMap().renamed(t, own) is t and SiteMap().how == SITE
     assert same.site("Send.0#2") == "Recv.0#2"
 
 

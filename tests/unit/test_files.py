@@ -13,7 +13,7 @@ from paths import PROGRAMS
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import file_work, is_file_collective, is_modelled, kind_of, leaves_file_request
-from p3s.costs.files.places import FilePlace, Seen, as_traced, span_of
+from p3s.costs.files.places import FilePlace, FileSample, as_traced, span_of
 from p3s.machine.filesystem import (
     DENSE,
     FILE_SYSTEM,
@@ -22,7 +22,7 @@ from p3s.machine.filesystem import (
     FileSystem,
     Rate,
     names,
-    parsed,
+    parse_rates,
     typical,
 )
 
@@ -77,13 +77,13 @@ def test_what_was_not_measured_is_taken_from_the_most_alike() -> None:
 def test_rates_of_a_measurement() -> None:
     small = "posix own write dense 4096 256 0.003 0.002 0.002\n"
     text = small + "posix own write dense 1048576 8 0.01\n"
-    (rate,) = parsed(text, 2)
+    (rate,) = parse_rates(text, 2)
     for size, calls, took in ((4096, 256, 0.002), (1 << 20, 8, 0.01)):
         assert calls * rate.call_s + size * calls * rate.byte_s == pytest.approx(took)
-    (sync,) = parsed("posix own sync dense 1048576 8 0.01 0.01\n", 1)
+    (sync,) = parse_rates("posix own sync dense 1048576 8 0.01 0.01\n", 1)
     assert sync.call_s + (8 << 20) * sync.byte_s == pytest.approx(0.01)
     with pytest.raises(P3SError, match="measure again"):
-        parsed("posix own write dense many 8 0.01\n", 1)
+        parse_rates("posix own write dense many 8 0.01\n", 1)
 
 
 def test_a_file_of_it_comes_back(tmp_path: Path) -> None:
@@ -104,14 +104,14 @@ def test_typical_file_systems_can_be_read() -> None:
         typical("none")
 
 
-def place(*seen: Seen, what: str = "write") -> FilePlace:
+def place(*seen: FileSample, what: str = "write") -> FilePlace:
     """A place with what was seen of it."""
     return FilePlace("s", "POSIX_write", what, "posix", OWN, "", DENSE, 0.0, tuple(seen))
 
 
-def seen(n: int, processes: int, nbytes: float, took: float) -> Seen:
+def seen(n: int, processes: int, nbytes: float, took: float) -> FileSample:
     """What was seen at a count."""
-    return Seen(n, processes, 1.0, 1.0, nbytes, took)
+    return FileSample(n, processes, 1.0, 1.0, nbytes, took)
 
 
 def test_the_runs_tell_rates_and_limits() -> None:
@@ -132,13 +132,13 @@ def test_one_writer_stays_one() -> None:
 
 def test_a_file_that_is_truncated_waits_for_what_is_on_its_way() -> None:
     lines = "posix own open dense 1048576 8 0.001\nposix own renew dense 1048576 8 0.01\n"
-    found = FileSystem("one", "ext4", tuple(parsed(lines, 4)))
+    found = FileSystem("one", "ext4", tuple(parse_rates(lines, 4)))
     data = 8 << 20
     fresh = place(seen(4, 4, 0, 0.01), what="open")
     assert span_of(fresh, 4, data, data, found).s == pytest.approx(0.001)
     again = place(replace(seen(4, 4, 0, 0.01), renews=0.8), what="open")
     assert span_of(again, 4, data, data, found).s == pytest.approx(0.001 + 0.8 * 0.01)
-    unknown = FileSystem("one", "ext4", tuple(parsed(lines.splitlines()[0], 4)))
+    unknown = FileSystem("one", "ext4", tuple(parse_rates(lines.splitlines()[0], 4)))
     assert span_of(again, 4, data, data, unknown).s == pytest.approx(0.001)
 
 
@@ -202,7 +202,7 @@ def test_many_processes_on_one_disk(disk: Path, processes: int, mib: int, calls:
             f"posix own write dense {size} {number} {took(disk, k, size * number, number)}"
             for size, number in ((4096, 256), (1 << 20, 16))
         ]
-        rates += parsed("\n".join(lines), k)
+        rates += parse_rates("\n".join(lines), k)
     nbytes = mib << 20
     found = FileSystem("simulated", "disk", tuple(rates)).seconds(
         "posix", OWN, "write", DENSE, processes=processes, calls=calls, nbytes=nbytes

@@ -15,7 +15,7 @@ from mutations import Raw, text_of
 from outcomes import Outcome
 from reading import MEMORY, READERS, Files, Reader, kept
 
-from p3s.base.artefacts import file_bytes, sealed
+from p3s.base.artefacts import add_digest, file_bytes
 from p3s.base.errors import P3SError
 
 #: Inputs of each format; every second one has a digest that fits what was changed.
@@ -230,7 +230,7 @@ def test_what_fits_no_other_value_is_refused(
         del holder[place[-1]]
     else:
         holder[place[-1]] = value
-    changed = sealed(text_of(content).encode())
+    changed = add_digest(text_of(content).encode())
     trial = files.trial(reader, 1, changed, "", reader.read(path))
     assert trial.outcome is Outcome.REFUSED, trial
 

@@ -10,12 +10,12 @@ from p3s.base.extents import dims_balanced, dims_nested, dims_rounded
 from p3s.model.grid.at import GridRule
 from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import (
-    Balanced,
+    BalancedGrid,
     Bits,
     Cube,
-    Fixed,
+    FixedExtent,
     Line,
-    Listed,
+    ListedGrid,
     all_rules,
     candidate_rules,
 )
@@ -30,15 +30,15 @@ LINE = Line(1)
 @pytest.mark.parametrize(
     "family",
     [
-        Balanced(2, layout="column"),
-        Balanced(2, layout="reverse"),
+        BalancedGrid(2, layout="column"),
+        BalancedGrid(2, layout="reverse"),
         Bits(2, (0, 1)),
         Bits(3, (2, 1, 0), 1),
-        Fixed(3, (1,), 2, "balanced"),
+        FixedExtent(3, (1,), 2, "balanced"),
         Cube(2, part="last"),
-        Balanced(3, layout="120"),
-        Balanced(4, layout="2031"),
-        Listed(2, listed=((16, (2, 8)),), layout="column"),
+        BalancedGrid(3, layout="120"),
+        BalancedGrid(4, layout="2031"),
+        ListedGrid(2, listed=((16, (2, 8)),), layout="column"),
     ],
 )
 def test_ranks_and_places_are_each_others_inverse(family):
@@ -92,19 +92,19 @@ def test_a_dimension_of_extent_1_that_was_asked_for_is_none():
 
     tables = [table(program, n) for n in (4, 6, 8, 12)]
     choice = choose_grid(collect_nodes(tables, {}), tables)
-    assert choice.family == Balanced(2) and choice.periods == (False, True)
+    assert choice.family == BalancedGrid(2) and choice.periods == (False, True)
 
 
 def test_a_guard_needs_evidence():
     """Two ranks of sixteen, at the largest count alone, could be anything."""
-    grids = [Balanced(2).at(n) for n in (4, 8, 16)]
+    grids = [BalancedGrid(2).at(n) for n in (4, 8, 16)]
     sets = [np.isin(np.arange(g.n), (7, 13)) & (g.n == 16) for g in grids]
     assert fit_guard(grids, sets) is None
 
 
 def test_partners_without_a_rule_have_none():
     rng = np.random.default_rng(5)
-    for family in (LINE, Balanced(2)):
+    for family in (LINE, BalancedGrid(2)):
         pairs = [Pairs(family.at(n), np.arange(n), rng.permutation(n)) for n in (8, 12, 16)]
         found = infer_partners(pairs)
         assert found.unexplained and not found.relations

@@ -12,7 +12,7 @@ import pytest
 from corpus import drawn
 
 from p3s.base.errors import P3SError
-from p3s.capture.callpath import Where
+from p3s.capture.callpath import FrameInfo
 from p3s.laws.expr import num
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
@@ -22,7 +22,7 @@ from p3s.model.grid import admissible
 from p3s.model.holdout import build_model
 from p3s.model.tripcounts import refusal_text
 from p3s.model.verdicts import judged_at
-from p3s.predict.doubts import missed
+from p3s.predict.doubts import judge_holdout
 from p3s.report.equations import render
 from p3s.signature.tables import point_table
 
@@ -48,10 +48,10 @@ def test_what_the_smaller_counts_leave_open_is_settled_by_the_largest_not_missed
     there = model.holdout.comparison
     assert 2 * there.p2p_triples.equal == there.p2p_triples.true
     assert all(call.open for call in there.slots if call.true_bytes)
-    assert missed(model.holdout) == []
+    assert judge_holdout(model.holdout) == []
     assert {item.verdict for item in judged_at(model, 64).items} == {"exact"}
     sure = replace(there, slots=tuple(replace(call, open=False) for call in there.slots))
-    assert [each.code for each in missed(replace(model.holdout, comparison=sure))] == [
+    assert [each.code for each in judge_holdout(replace(model.holdout, comparison=sure))] == [
         "holdout-missed"
     ]
 
@@ -203,7 +203,7 @@ def test_calls_that_come_with_larger_counts_are_named_and_bounded():
     assert 0 < found.bound.events < 0.1
     assert any("late16" in line for line in growth_text(found))
     (frame,) = {x.frame for x in found.steps[-1].named}
-    where = Where(frame, "app", "late", "exchange.c", 16)
+    where = FrameInfo(frame, "app", "late", "exchange.c", 16)
     assert "(MPI_Send at late exchange.c:16)" in " ".join(render(model, {frame: where}).split())
     assert growth_text(found)[-1].startswith("the set of calls still grows")
     still = build_model([corpus.table(corpus.ring(), n) for n in (2, 4, 8)]).growth

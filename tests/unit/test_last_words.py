@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from p3s.signature_runner.endings import unfinished
+from p3s.signature_runner.endings import describe_timeout
 from p3s.signature_runner.output import program_said
 
 TRACEBACK = """\
@@ -60,7 +60,7 @@ def test_frames_of_lines_without_letters_are_not_what_a_program_said(tmp_path: P
 
 def test_a_rank_that_is_done_before_the_others_is_told_with_its_words() -> None:
     ranks = {0: capture(in_call=3), 1: capture(complete=True), 2: capture(in_call=3)}
-    assert unfinished(ranks, "ValueError: no (heat.py:9)") == (
+    assert describe_timeout(ranks, "ValueError: no (heat.py:9)") == (
         " ranks 0, 2 inside MPI_Allreduce, rank 1 in MPI_Finalize (ValueError: no (heat.py:9));"
         " see why it was done before the others"
     )
@@ -68,7 +68,10 @@ def test_a_rank_that_is_done_before_the_others_is_told_with_its_words() -> None:
 
 def test_ranks_that_all_work_get_more_time() -> None:
     ranks = {0: capture(in_call=3), 1: capture()}
-    assert unfinished(ranks, "step 3") == (
+    assert describe_timeout(ranks, "step 3") == (
         " rank 0 inside MPI_Allreduce, rank 1 running; give it more time or a smaller problem"
     )
-    assert unfinished({0: capture(complete=True)}, "") == " give it more time or a smaller problem"
+    assert (
+        describe_timeout({0: capture(complete=True)}, "")
+        == " give it more time or a smaller problem"
+    )

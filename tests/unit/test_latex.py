@@ -15,12 +15,12 @@ from report_studies import HOSTILE
 
 from p3s.base.text import visible
 from p3s.laws.expr import add, block, mul, num, power, sym
-from p3s.laws.symbolic import simplified, sympy_to_mathml
+from p3s.laws.symbolic import simplify_expr, sympy_to_mathml
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.notation import LATEX, MATHML
 from p3s.model.partners.relation import Relation
 from p3s.report.equations import markup, maths
-from p3s.report.latex import escaped, render
+from p3s.report.latex import escape_latex, render
 from p3s.report.rules import Equation, phase_rules
 
 #: Everything the renderer itself writes, and what the equations need.
@@ -76,13 +76,13 @@ def commands(source: str) -> set[str]:
 
 
 def test_names_are_text():
-    assert escaped('a_b%c\\d{e}$f&g#h^i~j<k>|"[1]') == (
+    assert escape_latex('a_b%c\\d{e}$f&g#h^i~j<k>|"[1]') == (
         r"a\_b\%c\textbackslash{}d\{e\}\$f\&g\#h\textasciicircum{}i\textasciitilde{}j\textless{}k"
         r"\textgreater{}\textbar{}{''}{[}1{]}"
     )
-    assert escaped("\u00e9\x1b") == r"\textless{}U+00E9\textgreater{}\textbackslash{}x1b"
+    assert escape_latex("\u00e9\x1b") == r"\textless{}U+00E9\textgreater{}\textbackslash{}x1b"
     for name in models.HOSTILE:
-        source = escaped(name)
+        source = escape_latex(name)
         assert source.isascii() and source.isprintable()
         bare = re.sub(r"\\[{}$&#%_]|\\text[a-z]+\{\}|\\ldots\{\}|\{''\}|\{\[\}|\{\]\}", "", source)
         assert not set(bare) & set("\\{}$&#%_^~[]"), (name, source)
@@ -172,13 +172,13 @@ def words(markup: str) -> str:
     ],
 )
 def test_expressions(expr, shown):
-    assert words(sympy_to_mathml(simplified(expr))) == shown
+    assert words(sympy_to_mathml(simplify_expr(expr))) == shown
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.recursive(test_symbolic.leaves, test_symbolic.grow, max_leaves=5))
 def test_any_expression_is_well_formed(expr):
-    tree(sympy_to_mathml(simplified(expr)))
+    tree(sympy_to_mathml(simplify_expr(expr)))
 
 
 def test_laws_of_work_keep_the_order_of_their_terms():

@@ -143,8 +143,12 @@ def test_places_close_and_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     found = cores.hardware_threads(tmp_path)
     assert cores.domains(found) == 2
     assert cores.close(found) == [*range(8), *range(8, 16)]
-    assert cores.far(found)[:8] == [0, 4, 2, 6, 1, 5, 3, 7], "sockets, then caches, then cores"
-    assert sorted(cores.far(found)[8:]) == list(range(8, 16)), "second threads of cores last"
+    assert cores.spread_threads(found)[:8] == [0, 4, 2, 6, 1, 5, 3, 7], (
+        "sockets, then caches, then cores"
+    )
+    assert sorted(cores.spread_threads(found)[8:]) == list(range(8, 16)), (
+        "second threads of cores last"
+    )
     made = teams(found, 8, 16, False)
     assert [(t.threads, t.far) for t in made][:3] == [(1, False), (2, False), (2, True)]
     assert [t.threads for t in made if t.far] == [2, 4], "with 1 or 8 it is on the same cores"
@@ -158,7 +162,7 @@ def test_a_node_with_one_order_only_has_no_far_team(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
     found = cores.hardware_threads(tmp_path)
-    assert cores.close(found) == cores.far(found) == [3], "sysfs may tell nothing"
+    assert cores.close(found) == cores.spread_threads(found) == [3], "sysfs may tell nothing"
     made = teams(found, 1, 1, True)
     assert [(t.threads, t.cpus) for t in made] == [(1, (3,)), (2, ())]
     assert made[1].environment()["OMP_PROC_BIND"] == "false"

@@ -17,7 +17,7 @@ from p3s.costs import laws
 from p3s.costs.laws import CostLaw, fit_cost
 from p3s.costs.points import Point
 from p3s.costs.thesis import PowerLaw
-from p3s.costs.transfer import move, transferred
+from p3s.costs.transfer import move, transfer_law
 from p3s.costs.types import ComputeModel, LawEntry
 from p3s.machine.factor import factor_of, resident_sizes, unknown_sizes
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Machine
@@ -179,7 +179,7 @@ def test_laws_fitted_to_points_are_moved_too() -> None:
         factor = factor_of(
             law, base.machine("base", 0.01, seed), target.machine("target", 0.01, seed + 1)
         )
-        moved = transferred(law, factor)
+        moved = transfer_law(law, factor)
         assert laws.text(from_data(CostLaw, moved.to_json()))
         x = np.array([8e8 / 64, 8e8 / 16, 8e8 / 2])
         real = np.array([truth.cost(target, v) for v in x])

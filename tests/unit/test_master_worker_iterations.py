@@ -88,11 +88,11 @@ def put(path: Path, *lines: str) -> Path:
 
 def test_tables_are_read_written_and_reduced(tmp_path: Path) -> None:
     path = put(tmp_path / "t.csv", *(line(i, s) for i, s in enumerate((9.0, 1.0, 2.0, 6.0))))
-    rows = iteration_table.read([path])
+    rows = iteration_table.read_iterations([path])
     assert rows[0].mu == (0.1, 0.2)
     columns = {f.name: [getattr(row, f.name) for row in rows] for f in fields(rows[0])}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    assert iteration_table.read([tmp_path / "t.parquet"]) == rows
+    assert iteration_table.read_iterations([tmp_path / "t.parquet"]) == rows
     for statistic, wanted in (("median", 2.0), ("mean", 3.0), ("min", 1.0)):
         (run,) = iteration_table.runs(rows, statistic)
         assert (run.K, run.T, run.W, run.iterations) == (2, 4, 100.0, 3)
@@ -117,13 +117,13 @@ def test_tables_are_read_written_and_reduced(tmp_path: Path) -> None:
 )
 def test_rows_that_cannot_be(row: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(P3SError, match=f"t.csv: row 3: .*{why}"):
-        iteration_table.read([put(tmp_path / "t.csv", line(0, 1.0), row)])
+        iteration_table.read_iterations([put(tmp_path / "t.csv", line(0, 1.0), row)])
 
 
 def test_a_column_less_and_no_file(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("app,K\nnbody,2\n")
     with pytest.raises(P3SError, match="row 2: no machine"):
-        iteration_table.read([path])
+        iteration_table.read_iterations([path])
     with pytest.raises(P3SError, match="cannot be read"):
-        iteration_table.read([tmp_path / "none.csv"])
+        iteration_table.read_iterations([tmp_path / "none.csv"])

@@ -13,7 +13,7 @@ import pytest
 from machines import synthetic
 from steps_builder import Builder
 
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import DamagedFile, P3SError
 from p3s.program.collectives.choose import library_of
 from p3s.program.collectives.expand import expand
 from p3s.simulate.network import Curve, Network, Path, line, network_from_machine, rough_network
@@ -64,7 +64,7 @@ def test_the_call_that_posts_a_receive_costs_what_was_measured() -> None:
 def test_a_machine_without_a_network_is_refused() -> None:
     with pytest.raises(P3SError, match="machine synthetic: its network was not measured"):
         network_from_machine(synthetic())
-    with pytest.raises(Damaged, match="machine box"):
+    with pytest.raises(DamagedFile, match="machine box"):
         network_from_machine(machine(sizes={"bytes": [1]}))
 
 
@@ -111,7 +111,7 @@ def test_json_brings_everything_back() -> None:
     ],
 )
 def test_damaged_json_is_refused_in_one_line(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(Damaged, match=words) as failure:
+    with pytest.raises(DamagedFile, match=words) as failure:
         Network.from_json({**rough_network().to_json(), **change}, "study/network.json")
     assert str(failure.value).startswith("study/network.json: damaged")
     assert "\n" not in str(failure.value)

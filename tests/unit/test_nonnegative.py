@@ -38,7 +38,7 @@ def test_small_covers_cost_what_the_solver_finds(monkeypatch: pytest.MonkeyPatch
         ]
         one = cover.Cover(groups, list(range(m)), (random.random(m) * 20).tolist())
         with monkeypatch.context() as patch:
-            patch.setattr(cover, "_solved", None)  # which is not asked
+            patch.setattr(cover, "_solve_program", None)  # which is not asked
             searched = one.solve()
         with monkeypatch.context() as patch:
             patch.setattr(cover, "MOST_BRANCHES", 0)

@@ -13,13 +13,13 @@ from steps_builder import Builder
 
 from p3s.base import ops
 from p3s.base.ops import kind_of
-from p3s.capture.rewrite import Known, as_messages
+from p3s.capture.rewrite import FamilySet, as_messages
 from p3s.capture.types import Call, Comm, RankTrace, RunTrace, Site, Window
 from p3s.program.order.sections import sections_of
 from p3s.program.scaled import read_scaled
 from p3s.simulate.network import Network, line
 from p3s.simulate.network import Path as Way
-from p3s.simulate.simulate import Simulated, simulate
+from p3s.simulate.simulate import StepTimes, simulate
 from p3s.simulate.steps import Steps
 
 #: What a rank calls: name without MPI_, peer, bytes, and what else is said of it.
@@ -59,7 +59,7 @@ def _run(*ranks: Sequence[Said]) -> RunTrace:
 
 
 def _read(run: RunTrace) -> RunTrace:
-    known = Known()
+    known = FamilySet()
     known.accesses.learn(run)
     return as_messages(run, known)
 
@@ -319,7 +319,7 @@ def test_nobody_waits_for_what_a_target_does_without_a_call(tmp_path: Path) -> N
     assert ((steps.to >= 0) | (steps.source >= 0))[messages].all()
 
 
-def _simulated(origin: str, target: str, wait: str) -> tuple[Steps, Simulated]:
+def _simulated(origin: str, target: str, wait: str) -> tuple[Steps, StepTimes]:
     b = Builder(2)
     b.add(1, target, 0, 100)
     b.add(1, "MPI_Barrier", work_ns=1e6)

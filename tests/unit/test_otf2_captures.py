@@ -18,7 +18,7 @@ from p3s.capture import Comm, RunTrace, read_run
 from p3s.capture.events import decode, encode, unzigzag, zigzag
 from p3s.capture.types import ANY_SOURCE, PROC_NULL
 from p3s.cli.main import run as p3s
-from p3s.formats.exported import Exported
+from p3s.formats.exported import ExportResult
 from p3s.formats.otf2.archive import write_archive
 from p3s.formats.otf2.capture import archive_at, import_archive
 from p3s.formats.otf2.definitions import mpi_name
@@ -81,7 +81,7 @@ def back(run: RunTrace, directory: Path) -> RunTrace:
     """Write a run as an archive, and read that as a capture."""
     (directory / "archive").mkdir(parents=True)
     (directory / "capture").mkdir()
-    write_archive(otf2, Run(run), directory / "archive", Exported("otf2", run.np, directory))
+    write_archive(otf2, Run(run), directory / "archive", ExportResult("otf2", run.np, directory))
     anchor = archive_at(directory / "archive")
     assert anchor is not None
     import_archive(anchor, directory / "capture")
@@ -193,7 +193,7 @@ def test_threads_of_a_rank(tmp_path: Path) -> None:
     # Paraver has a processor and a thread for each.
     directory = tmp_path / "paraver"
     directory.mkdir()
-    write_trace(Run(run), directory, Exported("paraver", 2, directory))
+    write_trace(Run(run), directory, ExportResult("paraver", 2, directory))
     lines = (directory / "run.prv").read_text().splitlines()
     assert lines[0].endswith(":1(3):1:2(2:1,1:1),1")
     assert [line for line in lines if line.startswith("3:")] == [

@@ -9,8 +9,8 @@ import pytest
 from capture_writer import Writer, put_run_json
 from test_times import new_study
 
-from p3s.base.artefacts import sealed
-from p3s.base.errors import Damaged, Defect
+from p3s.base.artefacts import add_digest
+from p3s.base.errors import DamagedFile, Defect
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.model.fit import fit_model
@@ -75,12 +75,12 @@ def test_a_signature_that_is_as_written_is_no_damage(tmp_path: Path) -> None:
     whole = path.read_bytes()
     wrong = re.sub(rb'"first": 0', b'"first": -1', whole)
     assert wrong != whole
-    path.write_bytes(sealed(wrong))
+    path.write_bytes(add_digest(wrong))
     with pytest.raises(Defect, match="as p3s wrote it; this is a bug") as caught:
         load_table(study.root, 2)
     assert caught.value.exit_code == 1 and "again" not in str(caught.value)
     path.write_bytes(whole)
     table = path.with_suffix(".parquet")
     table.write_bytes(table.read_bytes()[:-1])
-    with pytest.raises(Damaged, match="characterize` again$"):
+    with pytest.raises(DamagedFile, match="characterize` again$"):
         load_table(study.root, 2)

@@ -54,7 +54,7 @@ def pieces_of(sequence: list[int]) -> buffers.Pieces:
         )
     ]
     node = np.array([0, 0, 1, 2])
-    rows = buffers.scattered(calls, node, 3)
+    rows = buffers.count_gaps(calls, node, 3)
     found: buffers.Pieces = {}
     times = np.bincount(np.array(sequence, dtype=np.int64), minlength=len(calls))
     nodes = [("a", "MPI_Send"), ("b", "MPI_Recv"), ("c", "MPI_Barrier")]
@@ -96,7 +96,7 @@ def test_a_small_piece_costs_what_the_smallest_does() -> None:
 
 def test_measured_costs_are_what_is_beyond_one_piece() -> None:
     sizes = [f"size {b} 9 100 110 10 11 10 11 5" for b in (0, 1, 2, 4)]
-    found = network.parsed(PRINTED + "\n".join(sizes))
+    found = network.parse_network(PRINTED + "\n".join(sizes))
     costs = measured_packing(found)
     assert costs is not None
     assert costs.measured

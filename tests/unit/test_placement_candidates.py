@@ -23,10 +23,10 @@ from p3s.methods.placement.candidates import (
     random_on,
     rows,
     snake,
-    tiled,
     tiles_of,
-    tilted,
-    turned,
+    visit_rows,
+    visit_tiles,
+    visit_tilted,
 )
 from p3s.methods.placement.features import (
     CLASS_A,
@@ -52,16 +52,16 @@ from p3s.program.mapping import RankMap, block, cyclic, rank_map, read_rank_file
 
 
 def test_orders_by_hand() -> None:
-    assert turned((2, 3), (1, 0)).tolist() == [0, 3, 1, 4, 2, 5]
+    assert visit_rows((2, 3), (1, 0)).tolist() == [0, 3, 1, 4, 2, 5]
     assert snake((2, 3)).tolist() == [0, 1, 2, 5, 4, 3]
     assert morton((2, 4)).tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
     assert hilbert((2, 2)).tolist() in ([0, 2, 3, 1], [0, 1, 3, 2])
-    assert tiled((4, 4), [(2, 2)]).tolist()[:8] == [0, 1, 4, 5, 2, 3, 6, 7]
-    assert tiled((4, 4), [(1, 2), (2, 1)]).tolist() == tiled((4, 4), [(2, 2)]).tolist()
-    assert tiled((2, 3), [(2, 2)]).tolist() == [0, 1, 3, 4, 2, 5]
-    assert tilted((3, 3), 0, 1, 1).tolist() == [0, 1, 2, 4, 5, 3, 8, 6, 7]
+    assert visit_tiles((4, 4), [(2, 2)]).tolist()[:8] == [0, 1, 4, 5, 2, 3, 6, 7]
+    assert visit_tiles((4, 4), [(1, 2), (2, 1)]).tolist() == visit_tiles((4, 4), [(2, 2)]).tolist()
+    assert visit_tiles((2, 3), [(2, 2)]).tolist() == [0, 1, 3, 4, 2, 5]
+    assert visit_tilted((3, 3), 0, 1, 1).tolist() == [0, 1, 2, 4, 5, 3, 8, 6, 7]
     assert tiles_of((4, 6), 6) == [(1, 6), (2, 3)] and tiles_of((3, 3), 4) == []
-    for bad in (lambda: tiled((2, 2), [(2,)]), lambda: tilted((2, 2), 1, 1, 1)):
+    for bad in (lambda: visit_tiles((2, 2), [(2,)]), lambda: visit_tilted((2, 2), 1, 1, 1)):
         with pytest.raises(P3SError):
             bad()
 
@@ -75,9 +75,9 @@ def test_every_order_visits_every_cell_once(grid) -> None:
     cells = list(range(math.prod(grid)))
     for order in (rows, snake, morton, hilbert):
         assert sorted(order(grid)) == cells
-    assert sorted(tiled(grid, [[2] * len(grid), [3] * len(grid)])) == cells
+    assert sorted(visit_tiles(grid, [[2] * len(grid), [3] * len(grid)])) == cells
     if len(grid) > 1:
-        assert sorted(tilted(grid, 0, 1, 2)) == cells
+        assert sorted(visit_tilted(grid, 0, 1, 2)) == cells
 
 
 @pytest.mark.parametrize("order", [snake, hilbert])

@@ -19,7 +19,7 @@ from p3s.methods.placement.costs import (
     link_rates,
     whole_cost,
 )
-from p3s.methods.placement.learned import Card, Learned, Widening
+from p3s.methods.placement.learned import Card, LearnedModel, Widening
 from p3s.methods.placement.lines import fit_nonnegative
 from p3s.methods.placement.phases import PhaseTraffic, Traffic, traffic
 from p3s.methods.placement.ranked.types import layers, matters
@@ -139,7 +139,7 @@ def test_rare_messages_are_a_part_of_their_own() -> None:
     assert [part.messages.tolist() for part, _ in found] == [[2], [1, 1]]
 
 
-def model_of(seconds: float, most: float) -> Learned:
+def model_of(seconds: float, most: float) -> LearnedModel:
     """A model that always says the same, learned from up to so many messages of a rank."""
     leaf = np.zeros(1, dtype=np.int64)
     ends = [
@@ -148,7 +148,7 @@ def model_of(seconds: float, most: float) -> Learned:
     ]
     card = Card("box", "one switch", 20, 2)
     one = np.zeros(1), np.array([most]), Widening(), None, None
-    return Learned(card, ("PM(max)",), *one, *ends)
+    return LearnedModel(card, ("PM(max)",), *one, *ends)
 
 
 def test_a_learned_time_is_of_one_iteration() -> None:

@@ -10,7 +10,7 @@ import pytest
 from p3s.base.artefacts import write_json
 from p3s.base.errors import OtherVersion, P3SError
 from p3s.methods.placement.learned import (
-    Learned,
+    LearnedModel,
     Outside,
     Settings,
     columns,
@@ -42,7 +42,7 @@ def phases(number: int = 240, seed: int = 0) -> tuple[Rows, np.ndarray, np.ndarr
 
 
 @pytest.fixture(scope="module")
-def boosted() -> Learned:
+def boosted() -> LearnedModel:
     return learn(*phases(), NAMES, machine="a", network="b", settings=SMALL)
 
 

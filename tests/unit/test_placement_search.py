@@ -15,7 +15,7 @@ from p3s.methods.placement.candidates import block_on, cyclic_on, random_on
 from p3s.methods.placement.features import class_b
 from p3s.methods.placement.links import link_bytes, paths
 from p3s.methods.placement.phases import traffic
-from p3s.methods.placement.search import bisected, improved, swapped_nodes
+from p3s.methods.placement.search import bisect_ranks, improve_by_swaps, swapped_nodes
 
 pytest.importorskip("kahip")
 TREE = read_fabric("fat-tree:4,2,4", 16)
@@ -28,7 +28,7 @@ def test_ranks_that_talk_share_a_node() -> None:
     sent = traffic(64, mixed[rows.source], mixed[rows.dest], rows.nbytes)
     where = allocation(16, 4)
     assert class_b(sent, block_on(64, where))["TD"] > 0
-    found = bisected(sent, where, TREE)
+    found = bisect_ranks(sent, where, TREE)
     assert class_b(sent, found)["TD"] == 0 and (found.sizes == 4).all()
 
 
@@ -47,7 +47,7 @@ def test_a_halo_is_cut_better_than_dealt_out(told) -> None:
     fabric, where = read_fabric(told, 16), allocation(16, 4)
     sent = fixed_halo((8, 8), at_faces(2), 1000)
     cost = link_cost(sent, fabric)
-    found = bisected(sent, where, fabric)
+    found = bisect_ranks(sent, where, fabric)
     assert cost(found) < cost(cyclic_on(64, where)) and cost(found) < cost(random_on(64, where, 0))
     assert class_b(sent, found)["TD"] <= 1.1 * 16 * 8 * 1000  # tiles of 2 x 2 send as much
 
@@ -64,7 +64,7 @@ def test_halves_that_talk_are_near_each_other(told, most) -> None:
         loads = link_bytes(paths(sent, placed, fabric), fabric)
         return float(loads.max()), float(loads.sum())
 
-    arranged = bisected(sent, where, fabric, arranged=True)
+    arranged = bisect_ranks(sent, where, fabric, arranged=True)
     found, usual = cost(arranged), cost(block_on(256, where))
     assert found[0] < most * usual[0] and found[1] < usual[1]
 
@@ -92,12 +92,12 @@ def test_swaps_never_make_it_worse() -> None:
     sent = fixed_halo((8, 8), at_faces(2), 1000)
     cost = link_cost(sent, TREE)
     begin = random_on(64, where, 0)
-    found, least = improved(begin, cost, 300)
+    found, least = improve_by_swaps(begin, cost, 300)
     assert least == cost(found) < cost(begin) and (found.sizes == 4).all()
-    same, price = improved(begin, cost, 0)
+    same, price = improve_by_swaps(begin, cost, 0)
     assert same is begin and price == cost(begin)
     alone = block_on(4, allocation(1, 4))
-    assert improved(alone, lambda _: 1.0, 10) == (alone, 1.0)
+    assert improve_by_swaps(alone, lambda _: 1.0, 10) == (alone, 1.0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -112,10 +112,10 @@ def test_every_rank_has_a_slot(slots, rows, told) -> None:
     s, d, b = ([row[k] % (ranks if k < 2 else 1 << 41) for row in rows] for k in range(3))
     for arranged in (False, True):
         sent, fabric = traffic(ranks, s, d, b), read_fabric(told, 16)
-        found = bisected(sent, where, fabric, arranged=arranged)
+        found = bisect_ranks(sent, where, fabric, arranged=arranged)
         assert found.n == ranks and (found.sizes <= where.slots).all()
 
 
 def test_too_few_slots() -> None:
     with pytest.raises(UsageError, match="9 ranks need 9 slots"):
-        bisected(traffic(9, [], [], []), allocation(2, 4), TREE)
+        bisect_ranks(traffic(9, [], [], []), allocation(2, 4), TREE)

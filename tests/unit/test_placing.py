@@ -17,13 +17,13 @@ from p3s.base.progress import Progress
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.machine.facts import Facts
-from p3s.machine.topology.read import named, read_fabric
+from p3s.machine.topology.read import name_nodes, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import block_on, cyclic_on
 from p3s.methods.placement.ranked.job import Job, job_of
 from p3s.methods.placement.ranked.ranking import Search, placements
-from p3s.methods.placement.ranked.result import drawn
+from p3s.methods.placement.ranked.result import sample_intervals
 from p3s.methods.placement.ranked.types import (
     PLACEMENTS,
     Gain,
@@ -120,10 +120,10 @@ def test_without_simulation_times_are_sums_of_phases(tmp_path: Path) -> None:
 
 def test_hosts_name_the_nodes_of_a_network_that_has_none() -> None:
     fabric = read_fabric("torus:2x2", 4)
-    assert named(fabric, ("a", "b")).about.hosts == ("a", "b")
-    assert named(named(fabric, ("a",)), ("b",)).about.hosts == ("a",)
+    assert name_nodes(fabric, ("a", "b")).about.hosts == ("a", "b")
+    assert name_nodes(name_nodes(fabric, ("a",)), ("b",)).about.hosts == ("a",)
     with pytest.raises(Exception, match="has 4 nodes, 5 hosts are named"):
-        named(fabric, tuple("abcde"))
+        name_nodes(fabric, tuple("abcde"))
 
 
 def ranked(*named: tuple[str, float]) -> Placements:
@@ -190,9 +190,9 @@ def test_chances_are_all_there_are_and_regret_is_never_negative(
 ) -> None:
     times = [t for t, _, _ in rows]
     low, high = [t * (1 - a) for t, a, _ in rows], [t * (1 + b) for t, _, b in rows]
-    found = drawn(times, low, high)
+    found = sample_intervals(times, low, high)
     assert found.chance.sum() == pytest.approx(1.0) and (found.regret >= 0).all()
-    assert (drawn(times, low, high).seconds == found.seconds).all()
+    assert (sample_intervals(times, low, high).seconds == found.seconds).all()
 
 
 def at(n: int, nodes: int, time: float) -> Placements:

@@ -26,7 +26,7 @@ def came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         pytest.skip("no C compiler")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "first"))
-    made = compiling.compiled(
+    made = compiling.compile_cached(
         "simulate.so",
         simulate.SOURCES,
         simulate.FLAGS,

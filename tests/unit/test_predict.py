@@ -23,7 +23,7 @@ from p3s.predict.doubts import unknown_share
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import estimate
 from p3s.predict.prediction import compose
-from p3s.predict.residual import Measured, run_times
+from p3s.predict.residual import RunMeasurement, run_times
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.types import Prediction
 from p3s.signature.unmodelled import sentences
@@ -129,7 +129,10 @@ def test_speedup_efficiency_and_knee() -> None:
 
 
 def test_representative_measurement_is_the_time_and_the_model_stays_beside_it() -> None:
-    runs = {2: Measured(2, 10.0, 11.0, 7.5, False), 4: Measured(4, 50.0, 50.0, 4.5, True)}
+    runs = {
+        2: RunMeasurement(2, 10.0, 11.0, 7.5, False),
+        4: RunMeasurement(4, 50.0, 50.0, 4.5, True),
+    }
     result = compose({2: times_at(2, 8.0), 4: times_at(4, 4.0)}, runs, [2, 4])
     two, four = result.counts
     assert (two.time_s, two.model_s, two.time_from) == (10.0, 8.0, "measured")
@@ -339,7 +342,7 @@ def test_time_without_a_core_is_noticed() -> None:
     }
     run = run_times(run_of(columns, failed_poll_ns=100_000_000))
     assert run.off_core == pytest.approx(0.5 / 1.1, rel=1e-4)
-    worst = Measured(2, run.wall_s, run.wall_s, run.work_s, False, run.off_core)
+    worst = RunMeasurement(2, run.wall_s, run.wall_s, run.work_s, False, run.off_core)
     result = compose({2: times_at(2, 0.5)}, {2: worst}, [2])
     assert result.counts[0].time_from == "model"
     found = {each.code: each for each in result.reasons}

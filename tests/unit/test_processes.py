@@ -16,9 +16,9 @@ import pytest
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import with_count
 from p3s.base.host import compiling
-from p3s.base.host.processes import MARK, marked, new_mark, stop
+from p3s.base.host.processes import MARK, find_marked, new_mark, stop
 from p3s.machine.network import run_ranks
-from p3s.signature_runner.programs import Block, launched
+from p3s.signature_runner.programs import Block, find_launch_words
 
 #: Starts a rank in a session of its own, which no signal but SIGKILL ends, says which, and is gone.
 LAUNCHER = """
@@ -52,7 +52,7 @@ def test_a_rank_that_its_launcher_has_left_is_ended(tmp_path: Path) -> None:
     process = subprocess.Popen(words, env={**os.environ, MARK: mark}, start_new_session=True)
     assert process.wait(300) == 0
     pid = int(told.read_text())
-    assert marked(mark) == [pid]
+    assert find_marked(mark) == [pid]
     stop(process, mark, 5.0)
     assert goes(pid)
 
@@ -142,7 +142,7 @@ def run(*counts: int) -> list[Block]:
     ],
 )
 def test_counts_follow_from_the_whole(runs: list[tuple[int, ...]], counts: list[str]) -> None:
-    words = launched([run(*each) for each in runs])
+    words = find_launch_words([run(*each) for each in runs])
     assert [words[at + 1] for at, word in enumerate(words) if word == "-n"] == counts
     for each in runs:
         whole = with_count(words, sum(each))
@@ -152,4 +152,4 @@ def test_counts_follow_from_the_whole(runs: list[tuple[int, ...]], counts: list[
 
 def test_counts_without_a_rule_need_the_command() -> None:
     with pytest.raises(UsageError, match="after --"):
-        launched([run(1, 3), run(2, 6), run(3, 7)])
+        find_launch_words([run(1, 3), run(2, 6), run(3, 7)])

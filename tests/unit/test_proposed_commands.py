@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import p3s
-from p3s.base.text import quoted
+from p3s.base.text import quote_word
 
 #: What stands before a path, or another word of the user's, in a command.
 _BEFORE = re.compile(
@@ -65,5 +65,5 @@ def test_paths_in_proposed_commands_are_quoted() -> None:
 
 def test_a_quoted_path_is_one_word() -> None:
     for name in ("a b", "it's", "$HOME", "plain", "*", ""):
-        assert shlex.split(quoted(Path("d") / name)) == [str(Path("d") / name)]
-    assert quoted("a\nb") == r"$'a\x0ab'"
+        assert shlex.split(quote_word(Path("d") / name)) == [str(Path("d") / name)]
+    assert quote_word("a\nb") == r"$'a\x0ab'"

@@ -14,10 +14,10 @@ from phase_times import changed
 from test_predict import codes, times_at
 
 from p3s.base.artefacts import crc_of
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import DamagedFile, P3SError
 from p3s.base.serialise import from_data, to_data
 from p3s.base.study import Study, write_json
-from p3s.base.text import joined, over, plural, processes
+from p3s.base.text import join_words, over, plural, processes
 from p3s.capture.other_calls import OtherCall
 from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
 from p3s.pipeline.predicting import predict_study as predict
@@ -25,16 +25,24 @@ from p3s.pipeline.saved import PredictionFile
 from p3s.predict.advice import narrower_by
 from p3s.predict.case import Facts
 from p3s.predict.commands import NO_STUDY
-from p3s.predict.doubts import missed, of_validation
+from p3s.predict.doubts import judge_holdout, of_validation
 from p3s.predict.estimated import Communication
 from p3s.predict.prediction import compose
-from p3s.predict.residual import Measured, contradictions
+from p3s.predict.residual import RunMeasurement, contradictions
 from p3s.predict.rows import comm_ends
 from p3s.predict.times import PhaseTimes
-from p3s.predict.types import CODES, PREDICTION, Prediction, Reason, in_short, named, untrusted
+from p3s.predict.types import (
+    CODES,
+    PREDICTION,
+    Prediction,
+    Reason,
+    filter_untrusted,
+    in_short,
+    prefix_reasons,
+)
 from p3s.program.order.unstick import moved_earlier
-from p3s.simulate.folded import Folded, Settling
-from p3s.simulate.totals import Followed, StandIns
+from p3s.simulate.folded import SectionTimes, Settling
+from p3s.simulate.totals import SimulationGaps, StandIns
 
 
 def texts(result: Prediction, code: str) -> list[str]:
@@ -52,10 +60,10 @@ def talking(made: PhaseTimes, seconds: float = 60.0) -> PhaseTimes:
     return changed(made, comm=comm, comm_low=comm, comm_high=comm)
 
 
-def run_of(n: int, total: float, *, wall: float | None = None, repeats: int = 1) -> Measured:
+def run_of(n: int, total: float, *, wall: float | None = None, repeats: int = 1) -> RunMeasurement:
     """Return a run whose ranks together compute ``total`` seconds, all alike."""
     wall = total / n if wall is None else wall
-    return Measured(n, wall, wall, total / n, False, 0.0, (total,) * repeats)
+    return RunMeasurement(n, wall, wall, total / n, False, 0.0, (total,) * repeats)
 
 
 # ---- the reasons themselves ------------------------------------------------------------------
@@ -102,8 +110,8 @@ def test_codes_in_short_name_each_once() -> None:
     one, two = Reason("wide", "a"), Reason("superlinear", "b", untrustworthy=False)
     assert in_short([one, one, two]) == f"{CODES['wide'].words}, and {CODES['superlinear'].words}"
     assert in_short([]) == "" and in_short([Reason("<b>", "x")]) == "another reason"
-    assert untrusted([one, two]) == [one] and untrusted([one, two], {"wide"}) == []
-    assert named([one], "base") == [Reason("wide", "base: a")]
+    assert filter_untrusted([one, two]) == [one] and filter_untrusted([one, two], {"wide"}) == []
+    assert prefix_reasons([one], "base") == [Reason("wide", "base: a")]
 
 
 # ---- what a prediction is worth ----------------------------------------------------------------
@@ -153,7 +161,7 @@ def test_communication_that_was_not_measured_as_in_a_run() -> None:
     assert texts(result, "not-representative")
 
 
-def with_messages(n: int, followed: Followed) -> PhaseTimes:
+def with_messages(n: int, followed: SimulationGaps) -> PhaseTimes:
     """One second of computation and three in calls, of a simulation that got so far."""
     return changed(talking(times_at(n, 1.0), 3.0), followed=followed)
 
@@ -163,7 +171,7 @@ def with_messages(n: int, followed: Followed) -> PhaseTimes:
 )
 def test_messages_that_have_no_partner_in_the_model(left: float, grade: str) -> None:
     """One that is left out means that the rules contradict each other; it weighs what it takes."""
-    made = with_messages(8, Followed(left, 100.0, ("MPI_Isend", "MPI_Irecv")))
+    made = with_messages(8, SimulationGaps(left, 100.0, ("MPI_Isend", "MPI_Irecv")))
     result = compose({4: times_at(4, 4.0), 8: made}, {}, [4])
     assert result.grade == grade
     if left:
@@ -176,7 +184,7 @@ def test_messages_that_have_no_partner_in_the_model(left: float, grade: str) -> 
 @pytest.mark.parametrize(("off", "grade"), [(0.01, "usable"), (0.3, "rough"), (0.5, "unusable")])
 def test_smaller_grids_that_are_far_off(off: float, grade: str) -> None:
     stand_ins = StandIns(3, 256, ("sides",), 0.01, off, 1024, -off)
-    made = changed(with_messages(8, Followed()), stand_ins=stand_ins)
+    made = changed(with_messages(8, SimulationGaps()), stand_ins=stand_ins)
     result = compose({8: made}, {}, [4])
     assert result.grade == grade
     if grade != "usable":
@@ -191,14 +199,14 @@ def test_smaller_grids_for_more_ranks_than_can_be_simulated(
 ) -> None:
     monkeypatch.setattr("p3s.predict.checks.MOST_RANKS", 7)
     stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.3, 1024, -0.3)
-    made = changed(with_messages(8, Followed()), stand_ins=stand_ins)
+    made = changed(with_messages(8, SimulationGaps()), stand_ins=stand_ins)
     (reason,) = compose({8: made}, {}, [4]).reasons
     assert "--every-rank" not in reason.advice and "trend" in reason.advice
 
 
 def test_smaller_grids_that_could_be_checked_nowhere() -> None:
     stand_ins = StandIns(3, 256, ("sides",), 0.01, 0.01)
-    made = changed(with_messages(8, Followed()), stand_ins=stand_ins)
+    made = changed(with_messages(8, SimulationGaps()), stand_ins=stand_ins)
     result = compose({8: made}, {}, [4])
     (reason,) = result.reasons
     assert reason.code == "stand-ins" and reason.rough and reason.cost == pytest.approx(0.15)
@@ -211,7 +219,7 @@ def test_smaller_grids_that_could_be_checked_nowhere() -> None:
 @pytest.mark.parametrize("alike", [0.01, 0.2])
 def test_communication_is_that_of_all_ranks_that_may_be_the_slowest(alike: float) -> None:
     """The last rank computes for long and hardly communicates, the others wait for it."""
-    made = with_messages(4, Followed())
+    made = with_messages(4, SimulationGaps())
     compute, comm = np.full((4, 1), 1.0), np.full((4, 1), 3.0 * (1 - alike))
     compute[-1], comm[-1] = 3.5, 0.5
     times = changed(made, compute=compute, comm=comm, comm_low=comm * 0.9, comm_high=comm * 1.1)
@@ -226,7 +234,7 @@ def test_communication_is_that_of_all_ranks_that_may_be_the_slowest(alike: float
 @pytest.mark.parametrize(("share", "against"), [(0.1, False), (0.5, True)])
 def test_a_simulation_that_did_not_settle(share: float, against: bool) -> None:
     """Three quarters of the time are communication: of 0.1 of that it is little."""
-    made = with_messages(8, Followed(unsettled=share, change=6.2))
+    made = with_messages(8, SimulationGaps(unsettled=share, change=6.2))
     result = compose({8: made}, {}, [4])
     assert codes(result) == ["not-settled"] * against
     if against:
@@ -235,7 +243,7 @@ def test_a_simulation_that_did_not_settle(share: float, against: bool) -> None:
 
 
 def test_an_order_that_cannot_be_executed_is_not_trusted() -> None:
-    made = with_messages(8, Followed(reordered=12))
+    made = with_messages(8, SimulationGaps(reordered=12))
     result = compose({4: halving(4)[4], 8: made}, {}, [4])
     assert "deadlock" in codes(result)
     (said,) = texts(result, "deadlock")
@@ -243,28 +251,28 @@ def test_an_order_that_cannot_be_executed_is_not_trusted() -> None:
 
 
 def test_what_a_simulation_could_not_follow_outlives_its_file(tmp_path: Path) -> None:
-    followed = Followed(3.0, 100.0, ("MPI_Isend",), 0.5, 6.2)
+    followed = SimulationGaps(3.0, 100.0, ("MPI_Isend",), 0.5, 6.2)
     part = np.ones((2, 1))
     made = Communication("typical", 2, (1,), np.stack([part] * 6), followed=followed)
     assert made.followed == followed
     assert (
-        Followed(unsettled=0.5, change=6.2).with_unmatched(
+        SimulationGaps(unsettled=0.5, change=6.2).with_unmatched(
             {"events": 3.0, "of": 100.0, "calls": ["MPI_Isend"]}
         )
         == followed
     )
-    assert Followed().with_unmatched({}) == Followed(), "a replay of an older P3S"
+    assert SimulationGaps().with_unmatched({}) == SimulationGaps(), "a replay of an older P3S"
 
 
 def test_a_loop_that_goes_on_changing_is_told_from_one_that_has_settled() -> None:
     loop = SimpleNamespace(section=SimpleNamespace(name="loop 7, 24 of 60 iterations"))
     notes: list[str] = []
     found = Settling()
-    found.add(loop, Folded(np.full((4, 1), 30.0)), notes)
-    found.add(loop, Folded(np.full((4, 1), 10.0), settled=False, change=0.01), notes)
-    assert found.into(Followed()) == Followed()
-    found.add(loop, Folded(np.full((4, 1), 60.0), settled=False, change=6.2), notes)
-    assert found.into(Followed()) == Followed(unsettled=0.6, change=6.2)
+    found.add(loop, SectionTimes(np.full((4, 1), 30.0)), notes)
+    found.add(loop, SectionTimes(np.full((4, 1), 10.0), settled=False, change=0.01), notes)
+    assert found.into(SimulationGaps()) == SimulationGaps()
+    found.add(loop, SectionTimes(np.full((4, 1), 60.0), settled=False, change=6.2), notes)
+    assert found.into(SimulationGaps()) == SimulationGaps(unsettled=0.6, change=6.2)
     assert notes == [
         f"loop 7, 24 of 60 iterations: the time of an iteration still changes by {p} "
         "at the end of what was simulated; the last ones stand for the rest"
@@ -352,7 +360,7 @@ def test_what_is_wide_for_its_files_names_their_measurement() -> None:
 )
 def test_work_that_was_off_where_the_model_was_checked(errors: WorkErrors, off: float) -> None:
     assert errors.off == pytest.approx(off)
-    found = missed(held_out(16, work=errors))
+    found = judge_holdout(held_out(16, work=errors))
     assert [each.code for each in found] == ["holdout-work"] * (off > 0.25)
     again = of_validation(comparison(16, work=errors))
     assert [each.code for each in again] == ["validate-work"] * (off > 0.25)
@@ -410,7 +418,9 @@ def test_validations_of_this_model_speak_against_a_prediction(tmp_path: Path) ->
     write_json(study.validate_path(8), {**off, "model_crc": 1})
     assert not texts(predict(study, [2]), "validate-work"), "it was made with another model"
     study.validate_path(8).write_text("{")
-    with pytest.raises(Damaged, match="np000008.json"):  # it may be what speaks against the model
+    with pytest.raises(
+        DamagedFile, match="np000008.json"
+    ):  # it may be what speaks against the model
         predict(study, [2])
 
 
@@ -616,7 +626,7 @@ def test_numbers_with_their_nouns() -> None:
     assert [plural(k, "call") for k in (0, 1, 1200)] == ["0 calls", "1 call", "1,200 calls"]
     assert [processes(n) for n in (1, 2, 4096)] == ["1 process", "2 processes", "4,096 processes"]
     assert processes([1]) == "1 process" and processes([1, 2, 4]) == "1, 2 and 4 processes"
-    assert joined([]) == "" and joined("ab", "or") == "a or b"
+    assert join_words([]) == "" and join_words("ab", "or") == "a or b"
 
 
 def test_processes_that_do_not_share_the_work_are_named() -> None:

@@ -18,10 +18,10 @@ from p3s.model.grid.at import Atom, GridAt, GridRule, Guard
 from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import Line
 from p3s.model.grid.guardfit import fit_guard
-from p3s.model.grid.nodes import collect_nodes, used
+from p3s.model.grid.nodes import collect_nodes, find_communicators
 from p3s.model.holdout import build_model
 from p3s.model.partners import stencil
-from p3s.model.partners.communicator_laws import CommunicatorLaw, Seen, Tried, instances
+from p3s.model.partners.communicator_laws import CommunicatorLaw, CommunicatorSet, Tried, instances
 from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
@@ -115,7 +115,7 @@ def test_a_communicator_law_from_elsewhere(kinds: None) -> None:
         """Ranks with as many bits."""
 
         @classmethod
-        def proposed(cls, seen: Seen) -> Tried:
+        def proposed(cls, seen: CommunicatorSet) -> Tried:
             yield 0.9, cls()
 
         def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
@@ -127,7 +127,7 @@ def test_a_communicator_law_from_elsewhere(kinds: None) -> None:
     tables = [table(split_by(lambda r, n: r.bit_count()), n) for n in (4, 6, 9, 13)]
     nodes = collect_nodes(tables, {})
     cover = choose_grid(nodes, tables).communicators.cover(
-        used(next(n for n in nodes if n.site == "part"))
+        find_communicators(next(n for n in nodes if n.site == "part"))
     )
     assert cover.laws == [Digits(ordinal=0)]
     data = json.loads(json.dumps(cover.laws[0].to_json()))

@@ -20,12 +20,12 @@ from p3s.program.collectives.choose import (
     OPENMPI,
     Library,
     Rule,
+    choose_algorithm,
     division,
     element_of,
     library_of,
     most_common,
     schedule,
-    tuned,
 )
 from p3s.program.collectives.expand import FIRST_TAG, expand
 from p3s.program.collectives.registry import COLLECTIVES, CREATIONS
@@ -117,12 +117,15 @@ def test_every_algorithm_moves_the_right_data_up_to_40_members() -> None:
 
 def test_choices_of_open_mpi() -> None:
     # Switch points of coll_tuned_decision_fixed.c, one side and the other.
-    assert tuned("allreduce", 16, 4095) == "recursive_doubling"
-    assert tuned("allreduce", 16, 4096) == "rabenseifner"
-    assert tuned("bcast", 2047, 524287) == "knomial"
-    assert tuned("bcast", 2047, 524288) == "scatter_doubling"
-    assert tuned("barrier", 7, 0) == "linear" and tuned("barrier", 8, 0) == "recursive_doubling"
-    assert tuned("alltoall", 4096, 1 << 30) == "linear_sync"
+    assert choose_algorithm("allreduce", 16, 4095) == "recursive_doubling"
+    assert choose_algorithm("allreduce", 16, 4096) == "rabenseifner"
+    assert choose_algorithm("bcast", 2047, 524287) == "knomial"
+    assert choose_algorithm("bcast", 2047, 524288) == "scatter_doubling"
+    assert (
+        choose_algorithm("barrier", 7, 0) == "linear"
+        and choose_algorithm("barrier", 8, 0) == "recursive_doubling"
+    )
+    assert choose_algorithm("alltoall", 4096, 1 << 30) == "linear_sync"
 
 
 def peers(made, member: int) -> list[tuple[str, int, int]]:

@@ -16,8 +16,8 @@ from steps_builder import Builder, steps_of_lists
 
 from p3s.base.errors import P3SError
 from p3s.program.generate import write_scaled
-from p3s.program.order.calls import unmatched
-from p3s.program.order.completions import first_in_first_out, wanted
+from p3s.program.order.calls import count_unmatched
+from p3s.program.order.completions import count_completions, first_in_first_out
 from p3s.program.order.pairs import pair
 from p3s.program.order.sections import read_sections, sections_of
 from p3s.program.order.unstick import _ends_simulated, ends, unstuck
@@ -385,7 +385,11 @@ def test_left_out_and_why(tmp_path: Path) -> None:
         "the model has no law for it": 20.0,
         "the replay does not know this call": 20.0,
     }
-    assert unmatched(read, section.left_out) == {"events": 20.0, "of": 48.0, "calls": ["MPI_Isend"]}
+    assert count_unmatched(read, section.left_out) == {
+        "events": 20.0,
+        "of": 48.0,
+        "calls": ["MPI_Isend"],
+    }
     s = section.steps
     assert calls(s, 1) == ["Isend", "Recv", "Waitall", "REST"]
     # Nothing of the computation is lost but what lies before MPI_Init.
@@ -471,15 +475,21 @@ def test_average_numbers_of_requests_give_way_to_what_is_outstanding() -> None:
     posts = np.array([1, 1, 1, 1, 1, 1, 0, 0, 0, 0] * 2)
     wants = np.array([0, 0, 0, 0, 0, 0, 5, 1, 1, 1] * 2)
     many = np.array([0, 0, 0, 0, 0, 0, 1, 0, 0, 0] * 2)
-    assert wanted(posts, wants, many).tolist() == [0] * 6 + [3, 1, 1, 1] + [0] * 6 + [3, 1, 1, 1]
+    assert count_completions(posts, wants, many).tolist() == [0] * 6 + [3, 1, 1, 1] + [0] * 6 + [
+        3,
+        1,
+        1,
+        1,
+    ]
     # Two calls in a row share as their averages say.
-    assert wanted(
+    assert count_completions(
         np.array([1, 1, 1, 1, 1, 1, 0, 0]), np.array([0] * 6 + [8, 4]), np.array([0] * 6 + [1, 1])
     ).tolist() == [0] * 6 + [4, 2]
     # Averages that fit are kept, also where they leave requests for the next turn.
     fits = np.array([0, 0, 1, 0, 2])
     assert (
-        wanted(np.array([1, 1, 0, 1, 0]), fits, np.array([0, 0, 1, 0, 1])).tolist() == fits.tolist()
+        count_completions(np.array([1, 1, 0, 1, 0]), fits, np.array([0, 0, 1, 0, 1])).tolist()
+        == fits.tolist()
     )
 
 

@@ -14,8 +14,8 @@ from steps_builder import Builder
 
 from p3s.replay.plan.build import build_program
 from p3s.replay.plan.build_holes import Noise
-from p3s.replay.plan.build_traffic import WHY_TEXT, Why, needs_hole
-from p3s.replay.plan.check import Settled, check, describe, settled
+from p3s.replay.plan.build_traffic import WHY_TEXT, SkipReason, needs_hole
+from p3s.replay.plan.check import ProvenProgram, check, describe, prove_program
 from p3s.replay.plan.classes import MessageClass
 from p3s.replay.plan.executed import fits
 from p3s.replay.plan.loaded import Loaded
@@ -49,7 +49,7 @@ def outside(
     steps = builder.build()
     loaded = load(steps, sides, np.arange(len(steps)) * 1000.0)
     world = lay_out((1, 1), needs_hole(loaded), False)
-    return settled(loaded, world, **named).program, loaded  # type: ignore[arg-type]
+    return prove_program(loaded, world, **named).program, loaded  # type: ignore[arg-type]
 
 
 def test_only_calls_between_loaded_ranks_are_sampled_beside_immediate_black_holes() -> None:
@@ -60,10 +60,10 @@ def test_only_calls_between_loaded_ranks_are_sampled_beside_immediate_black_hole
         builder.add(rank, "MPI_Waitall")
     loaded = load(builder.build(), ((0,), (1,)))
     world = lay_out((1, 1), needs_hole(loaded), False)
-    program = settled(loaded, world).program
+    program = prove_program(loaded, world).program
     sampled = [Code(int(e["code"])) for e in program.events if e["sample"] >= 0]
     assert sampled == [Code.ISEND, Code.IRECV]  # 0 -> 1; both Waitalls wait for rank 2 as well
-    timed = settled(loaded, world, what="timed").program
+    timed = prove_program(loaded, world, what="timed").program
     assert (timed.events["sample"] >= 0).sum() == 6
     pairing = program.pairing
     assert pairing is not None and len(pairing.cls) == 1
@@ -85,11 +85,11 @@ def test_collectives_run_as_such_where_all_members_are_loaded_and_agree() -> Non
     good = fits(steps, np.array([0, 1]))
     assert [steps.calls[c] for c in steps.call[good]] == ["MPI_Bcast", "MPI_Iallreduce"] * 2
     loaded = load(steps, ((0,), (1,)))
-    result = settled(loaded, lay_out((1, 1), [], False))
+    result = prove_program(loaded, lay_out((1, 1), [], False))
     assert result.program.comms == ((1, 0), (0, 1))
     assert codes(result.program, 0) == [Code.COLLECTIVE, Code.COLLECTIVE_START, Code.WAIT, Code.END]
     assert result.program.of(0)["peer"][0] == 1  # the root, as a process
-    assert {entry.why for entry in result.left_out} == {WHY_TEXT[Why.NOT_REPLAYED]}
+    assert {entry.why for entry in result.left_out} == {WHY_TEXT[SkipReason.NOT_REPLAYED]}
     assert execute(result.program, 1).collectives == 2
 
 
@@ -101,12 +101,12 @@ def test_large_messages_are_left_out_at_both_ends_and_named() -> None:
         builder.add(rank, "MPI_Wait", work_ns=5.0)
         builder.add(rank, "MPI_Sendrecv", 1 - rank, 8)
     loaded, world = one_node(builder.build())
-    result = settled(loaded, world)
+    result = prove_program(loaded, world)
     assert codes(result.program, 0) == [Code.SENDRECV, Code.SECOND, Code.END]
     assert result.program.of(0)["work_ns"][0] == 15
     assert {(entry.call, entry.why) for entry in result.left_out} == {
-        ("MPI_Isend", WHY_TEXT[Why.TOO_LARGE]),
-        ("MPI_Recv", WHY_TEXT[Why.TOO_LARGE]),
+        ("MPI_Isend", WHY_TEXT[SkipReason.TOO_LARGE]),
+        ("MPI_Recv", WHY_TEXT[SkipReason.TOO_LARGE]),
     }
 
 
@@ -120,10 +120,11 @@ def test_collectives_of_more_bytes_than_mpi_counts_are_left_out(nbytes: int) -> 
         builder.add(rank, "MPI_Wait")
         builder.add(rank, "MPI_Allreduce", nbytes=(1 << 20))
     loaded, world = one_node(builder.build())
-    result = settled(loaded, world)
+    result = prove_program(loaded, world)
     assert codes(result.program, 0) == [Code.COLLECTIVE, Code.END]
     assert {(entry.call, entry.why) for entry in result.left_out} == {
-        (call, WHY_TEXT[Why.TOO_LARGE]) for call in ("MPI_Allreduce", "MPI_Isend", "MPI_Recv")
+        (call, WHY_TEXT[SkipReason.TOO_LARGE])
+        for call in ("MPI_Allreduce", "MPI_Isend", "MPI_Recv")
     }
 
 
@@ -137,7 +138,7 @@ def test_rings_of_blocking_sends_are_buffered_and_it_is_said(nbytes: int, size: 
     strict = check(build_program(loaded, world)[0])
     assert len(strict.stuck) == 4 and not strict.ends
     assert "SEND" in describe(strict)
-    result = settled(loaded, world)
+    result = prove_program(loaded, world)
     assert len(result.notes) == 1 and result.notes[0].endswith(size)
     assert codes(result.program, 0) == [Code.BUFFERED, Code.RECV, Code.END]
     execute(result.program, 1, buffering="none")
@@ -155,16 +156,16 @@ def crossed() -> Builder:
 
 def test_what_waits_for_ever_is_left_out() -> None:
     loaded, world = one_node(crossed().build())
-    result = settled(loaded, world)
+    result = prove_program(loaded, world)
     (receive, send) = sorted(result.left_out, key=lambda entry: entry.call)
     assert (receive.call, send.call) == ("MPI_Recv", "MPI_Ssend")
-    assert receive.why == send.why == WHY_TEXT[Why.DEADLOCK]
+    assert receive.why == send.why == WHY_TEXT[SkipReason.DEADLOCK]
     assert receive.events == send.events == 1.0
     assert not result.notes
     execute(result.program, 1, buffering="none")
 
 
-def damaged(result: Settled, field: str, value: int, code: Code) -> Program:
+def damaged(result: ProvenProgram, field: str, value: int, code: Code) -> Program:
     """Change one field of the first event of a kind."""
     events = result.program.events.copy()
     events[field][np.flatnonzero(events["code"] == code)[0]] = value
@@ -194,7 +195,7 @@ def test_faults_of_a_program_are_seen(field: str, value: int, code: Code, words:
     for rank in (0, 1):
         builder.add(rank, "MPI_Allreduce", nbytes=8, comm=1)
     loaded = load(builder.build(), ((0, 1), ()))
-    result = settled(loaded, lay_out((2, 0), needs_hole(loaded), False))
+    result = prove_program(loaded, lay_out((2, 0), needs_hole(loaded), False))
     assert check(result.program).ends
     verdict = check(damaged(result, field, value, code))
     assert not verdict.ends
@@ -207,7 +208,7 @@ def test_noise_is_on_the_way_at_its_ticks_and_ends() -> None:
             _, loaded = outside(calls)
             world = lay_out((1, 1), needs_hole(loaded), True)
             noise = Noise(np.array([1, 0, 4]), 1000, 5e4, 2.0)
-            program = settled(loaded, world, what=what, noise=noise).program
+            program = prove_program(loaded, world, what=what, noise=noise).program
             assert program.noise
             for side in (0, 1):
                 mine = program.of(world.rank_of(NOISE)[side, 0])
@@ -320,5 +321,5 @@ def test_the_proof_agrees_with_the_execution_of_disordered_calls(choosy: bool) -
         elif not choosy:
             assert found == {False}
         refused += not verdict.ends
-        execute(settled(loaded, world).program, seed, "random", "none")
+        execute(prove_program(loaded, world).program, seed, "random", "none")
     assert 15 < refused < 55

@@ -18,15 +18,15 @@ from p3s.base.artefacts import read_json
 from p3s.base.study import REPLAY_VERSION
 from p3s.program.order.calls import REASON_TEXT, Reason
 from p3s.program.phase_cells import places
-from p3s.replay.costs.evaluate import evaluate, simulated, whole_times
+from p3s.replay.costs.evaluate import evaluate, simulate_replay, whole_times
 from p3s.replay.costs.result import write_result
 from p3s.replay.costs.thesis import (
     COMPOSED,
     MEASURED,
     NONE,
     CallCost,
-    charged,
-    composed,
+    charge_steps,
+    compose_costs,
     thesis_sum,
 )
 from p3s.replay.engine.results import Estimate, Place, ProgramResult
@@ -115,7 +115,7 @@ def test_sum_of_calls_and_waitall_over_several_nodes() -> None:
         CallCost(Estimate(100.0, 90.0, 110.0, 5), MEASURED),
         CallCost(Estimate(0.0, 0.0, 0.0), NONE),
     )
-    costs = composed(measured, [call_of], [steps], np.arange(3), None, net)
+    costs = compose_costs(measured, [call_of], [steps], np.arange(3), None, net)
     assert costs[1].how == COMPOSED
     assert costs[1].estimate.cost_ns == pytest.approx(2 * 65480 / net.rate)
     where = places(3, [0], [section], [steps], [np.arange(5)], np.zeros(0, np.int64))
@@ -128,7 +128,7 @@ def test_collectives_executed_as_such_are_charged_once() -> None:
     origin = np.array([0, 0, 0, 1, 2])
     known = CallCost(Estimate(1.0, 1.0, 1.0, 9), MEASURED)
     costs = [CallCost(Estimate(0.0, 0.0, 0.0), NONE)] * 3 + [known]
-    assert charged(call_of, origin, np.array([3, 2, -1]), costs).tolist() == [3, -1, -1, 7, 2]
+    assert charge_steps(call_of, origin, np.array([3, 2, -1]), costs).tolist() == [3, -1, -1, 7, 2]
 
 
 def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
         is_kind=lambda kind: np.zeros(0, dtype=bool),
     )
     results = {0: result_of(pair, world, network(), simulate, classes=classes)}
-    found = simulated(trace, plan, results)  # type: ignore[arg-type]
+    found = simulate_replay(trace, plan, results)  # type: ignore[arg-type]
     places_of = tuple(Place(f"n{p.node}", f"k{p.node}", (0, 1)) for p in world.processes)
     content, table = evaluate(trace, plan, {0: replace(results[0], places=places_of)}, found)
     assert content["nodes"] == ["n0", "n1", "n2", "n3"]

@@ -28,12 +28,12 @@ from p3s.methods.baseline.agreement import curve_of
 from p3s.predict.types import Prediction
 from p3s.report.charts.cells import matrix_chart
 from p3s.report.charts.curves import LEFT, efficiency_chart, phase_chart, speedup_chart
-from p3s.report.charts.draw import Linear, Log, log_ends, nice_top, spaced, times_label
+from p3s.report.charts.draw import Linear, Log, fit_labels, log_ends, nice_top, times_label
 from p3s.report.charts.ranges import interval_chart
 from p3s.report.charts.stacks import MEASURES, stack_chart
 from p3s.report.costs import kinds_of, law_rows, limit_text, phase_curves, stacks_of
 from p3s.report.html import breakable, unbroken
-from p3s.report.notebook import Shown, progress_here
+from p3s.report.notebook import NotebookProgress, progress_here
 from p3s.signature.matrix import CommMatrix
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?$")
@@ -228,7 +228,12 @@ def test_ticks_are_round_and_hold_the_values() -> None:
     assert Log(1, 1024, 0, 10)(32) == pytest.approx(5)
     assert Log(1, 1024, 0, 10).powers(most=6) == [1, 4, 16, 64, 256, 1024]
     assert log_ends([3, 40]) == (2, 64) and log_ends([0.0]) == (1, 2) and log_ends([4]) == (2, 8)
-    assert spaced([0, 10, 20, 100], ["1000", "2000", "3000", "4000"]) == [True, False, False, True]
+    assert fit_labels([0, 10, 20, 100], ["1000", "2000", "3000", "4000"]) == [
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 def luminance(colour: str) -> float:
@@ -357,7 +362,7 @@ def ipython(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 def test_a_notebook_shows_progress_in_the_cell_that_runs(ipython: list[Any]) -> None:
     progress = progress_here()
-    assert isinstance(progress, Shown)
+    assert isinstance(progress, NotebookProgress)
     progress.expect(2)
     progress.start("np=4: <tracing>")
     progress.done("np=4: 1.0 s")

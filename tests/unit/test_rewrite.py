@@ -15,9 +15,9 @@ from p3s.capture import requests
 from p3s.capture.layout import NAME
 from p3s.capture.neighbours import FIRST_TAG, GRAPH_TAG, PLACE_TAG, Graphs, side_of
 from p3s.capture.partitions import FIRST_TAG as PARTITION_TAG
-from p3s.capture.parts import CallBook, replaced
+from p3s.capture.parts import CallBook, replace_events
 from p3s.capture.records import Neighbours
-from p3s.capture.rewrite import Known, Messages, as_messages
+from p3s.capture.rewrite import FamilySet, Messages, as_messages
 from p3s.capture.types import PROC_NULL, Call, Comm, RankTrace, RunTrace, Site
 from p3s.methods.tasks.recognise import servers_of
 from p3s.signature.part import part_of
@@ -70,7 +70,7 @@ def test_a_blocking_call_posts_and_waits() -> None:
     around = Neighbours((2, 2, PROC_NULL, 1), (2, 2, PROC_NULL, 1))
     sizes = (8, 16, 0, 32, 16, 8, 0, 24)
     first, tag = call("Neighbor_alltoallv", 56, sizes), FIRST_TAG
-    run = as_messages(run_of([first, call("Finalize")], around), Known())
+    run = as_messages(run_of([first, call("Finalize")], around), FamilySet())
     name = "Neighbor_alltoallv"
     assert events(run) == [
         (f"{name}_recv", 2, 16, tag + 1),
@@ -105,7 +105,7 @@ def test_neighbours_of_a_library_s_order_come_in_that_of_ranks() -> None:
     around = Neighbours((3, 1), (2, 0))
     graph = replace(GRID, op="MPI_Dist_graph_create", dims=None, periods=None)
     first = call("Neighbor_alltoallv", 24, (8, 16, 24, 32))
-    run = as_messages(run_of([first], around, comm=graph), Known())
+    run = as_messages(run_of([first], around, comm=graph), FamilySet())
     assert [(peer, size) for _, peer, size, tag in events(run) if tag == GRAPH_TAG] == [
         (0, 32),
         (2, 24),
@@ -117,7 +117,7 @@ def test_neighbours_of_a_library_s_order_come_in_that_of_ranks() -> None:
 GRAPH = replace(GRID, op="MPI_Dist_graph_create_adjacent", dims=None, periods=None)
 
 
-def ring(steps: tuple[int, ...], back: tuple[int, ...] | None = None) -> Known:
+def ring(steps: tuple[int, ...], back: tuple[int, ...] | None = None) -> FamilySet:
     """What is known of a graph of four ranks that send to, and receive from, some steps further."""
     around = {
         rank: Neighbours(
@@ -126,10 +126,10 @@ def ring(steps: tuple[int, ...], back: tuple[int, ...] | None = None) -> Known:
         )
         for rank in range(4)
     }
-    return Known(graphs=Graphs({(GRAPH.members, GRAPH.ordinal): around}))
+    return FamilySet(graphs=Graphs({(GRAPH.members, GRAPH.ordinal): around}))
 
 
-def tags_of(known: Known, graph: Comm = GRAPH) -> list[int]:
+def tags_of(known: FamilySet, graph: Comm = GRAPH) -> list[int]:
     """The tags of rank 0's receives and sends, their places in a graph as 0, 1, ..."""
     around = known.graphs.around[graph.members, graph.ordinal][0]
     first = call("Neighbor_alltoallv", 16, (8, 8, 8, 8))
@@ -149,7 +149,7 @@ def test_places_in_a_graph_that_differ_between_ranks_mean_nothing() -> None:
     mine[1] = Neighbours(mine[1].destinations[::-1], mine[1].sources)
     assert tags_of(known) == [0, 0, 0, 0]
     del mine[1]
-    assert tags_of(Known(graphs=Graphs(known.graphs.around))) == [0, 0, 0, 0]
+    assert tags_of(FamilySet(graphs=Graphs(known.graphs.around))) == [0, 0, 0, 0]
 
 
 def test_the_order_of_a_duplicate_is_that_of_its_graph() -> None:
@@ -158,7 +158,7 @@ def test_the_order_of_a_duplicate_is_that_of_its_graph() -> None:
     run = run_of([call("Neighbor_alltoallv", 24, (8, 16, 24, 32), comm=2)])
     rank = replace(run.ranks[0], neighbours={2: Neighbours((3, 1), (2, 0))})
     run = replace(run, comms=(WORLD, whole, twin), ranks=[rank])
-    assert [peer for _, peer, *_ in events(as_messages(run, Known()))] == [0, 2, 1, 3, -1]
+    assert [peer for _, peer, *_ in events(as_messages(run, FamilySet()))] == [0, 2, 1, 3, -1]
 
 
 def test_a_wait_completes_all_messages_of_a_call() -> None:
@@ -166,7 +166,7 @@ def test_a_wait_completes_all_messages_of_a_call() -> None:
     calls = [call("Ineighbor_allgather", 16, (8, 8)), call("Irecv", 8, peer=3, tag=1)]
     calls += [call("Waitall", 2, comm=-1), call("Wait", 1, comm=-1)]
     graph = replace(GRID, op="MPI_Dist_graph_create", dims=None, periods=None)
-    run = as_messages(run_of(calls, around, ((2, 0), (2, 1)), graph), Known())
+    run = as_messages(run_of(calls, around, ((2, 0), (2, 1)), graph), FamilySet())
     names = [name for name, *_ in events(run)]
     assert names == [*["Ineighbor_allgather_recv"], *["Ineighbor_allgather_send"] * 2, "Irecv",
                      "Waitall", "Wait"]  # fmt: skip
@@ -182,7 +182,7 @@ def test_a_wait_completes_all_messages_of_a_call() -> None:
 def test_a_completion_of_one_request_becomes_one_of_many(before: str, after: str) -> None:
     around = Neighbours((1,), (1,))
     calls = [call("Neighbor_alltoall_init", 8, (8, 8)), call(before, 1, comm=-1)]
-    run = as_messages(run_of(calls, around, ((1, 0),)), Known())
+    run = as_messages(run_of(calls, around, ((1, 0),)), FamilySet())
     assert events(run)[-1][::2] == (after, 2)
     assert [ops.like("MPI_" + name) for name, *_ in events(run)[:2]] == [
         "MPI_Recv_init",
@@ -191,7 +191,9 @@ def test_a_completion_of_one_request_becomes_one_of_many(before: str, after: str
 
 
 def test_a_rank_without_neighbours_keeps_the_place_of_its_call() -> None:
-    run = as_messages(run_of([call("Neighbor_alltoall", 0, (8, 8))], Neighbours((), ())), Known())
+    run = as_messages(
+        run_of([call("Neighbor_alltoall", 0, (8, 8))], Neighbours((), ())), FamilySet()
+    )
     assert [(name, peer) for name, peer, *_ in events(run)] == [
         ("Neighbor_alltoall_send", PROC_NULL),
         ("Neighbor_alltoall_wait", -1),
@@ -200,7 +202,7 @@ def test_a_rank_without_neighbours_keeps_the_place_of_its_call() -> None:
 
 def test_calls_of_older_captures_stay_as_they_are() -> None:
     calls = [call("Neighbor_alltoall", 16), call("Pready"), call("Psend_init", 16, peer=1, tag=0)]
-    run = as_messages(run_of(calls), Known())
+    run = as_messages(run_of(calls), FamilySet())
     assert [name for name, *_ in events(run)] == ["Neighbor_alltoall", "Pready", "Psend_init"]
     assert sum(run.unmodelled.values()) == 3
 
@@ -218,16 +220,16 @@ def partitioned(counts: tuple[int, ...]) -> RunTrace:
     return run_of(calls, done=tuple(done))
 
 
-def learned(run: RunTrace) -> Known:
+def learned(run: RunTrace) -> FamilySet:
     """What all ranks of a run tell."""
-    known = Known()
+    known = FamilySet()
     for family in known.families(run):
         family.learn(run)
     return known
 
 
 def test_a_partition_leaves_when_it_is_ready() -> None:
-    run = as_messages(partitioned((4,)), Known())
+    run = as_messages(partitioned((4,)), FamilySet())
     tag = PARTITION_TAG + 5
     assert events(run) == [
         ("Psend_init_send", PROC_NULL, 0, 5),
@@ -251,7 +253,7 @@ def test_a_receiver_has_as_many_receives_as_the_sender_has_partitions(
 
 
 def test_partitions_whose_receives_are_not_known_leave_together() -> None:
-    run = as_messages(partitioned((2, 4)), Known())
+    run = as_messages(partitioned((2, 4)), FamilySet())
     sent = [(name, size) for name, peer, size, _ in events(run) if peer == 1]
     assert sent == [("Pready_send", 64), ("Pready_send", 64)]
     assert [e[2] for e in events(run) if e[0] == "Waitall"] == [1, 1]
@@ -371,7 +373,7 @@ def test_work_lies_before_the_next_event_and_time_adds_to_the_one_before(tmp_pat
     raw = sketched(tmp_path, [], events)
     before = raw.ranks[1]
     book = CallBook(list(raw.calls))
-    after = replaced(before, requests.without_cancelled(raw, before, book), book)
+    after = replace_events(before, requests.without_cancelled(raw, before, book), book)
     assert after.work.sum() == before.work.sum()
     assert after.work.tolist()[:2] == [30, before.work[1:4].sum()]
     assert after.elapsed_ns.sum() == before.elapsed_ns.sum()
@@ -407,7 +409,7 @@ def test_columns_by_event_keep_to_theirs(tmp_path: Path) -> None:
 
 def _without(raw: RunTrace, rank: RankTrace) -> RankTrace:
     book = CallBook(list(raw.calls))
-    return replaced(rank, requests.without_cancelled(raw, rank, book), book)
+    return replace_events(rank, requests.without_cancelled(raw, rank, book), book)
 
 
 def test_a_rank_that_heard_of_nobody_serves_nobody(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from p3s.model.compare import predicted_tallies, true_triples
 from p3s.model.evaluate import generate
 from p3s.model.holdout import build_model
-from p3s.model.partners.irregular import sampled
+from p3s.model.partners.irregular import is_sample
 
 
 @cache
@@ -32,7 +32,7 @@ def totals(triples):
 @pytest.mark.parametrize("one_site", [True, False])
 def test_levels_of_an_irregular_multigrid_are_not_averaged(one_site):
     program, model = traced(one_site)
-    assert all(i.verdict == "statistical" for i in model.items if sampled(i.relation))
+    assert all(i.verdict == "statistical" for i in model.items if is_sample(i.relation))
     found = totals(predicted_tallies(model, generate(model, 32))[0])
     truth = totals(true_triples(corpus.table(program, 32)))
     assert np.abs(found / truth - 1.0).max() < 0.1, (found, truth)
@@ -40,7 +40,7 @@ def test_levels_of_an_irregular_multigrid_are_not_averaged(one_site):
 
 def test_every_time_at_a_partner_has_its_own_sizes():
     _, model = traced(True)
-    (item,) = [i for i in model.items if sampled(i.relation)]
+    (item,) = [i for i in model.items if is_sample(i.relation)]
     assert len(item.slots) == 3
     means = [slot.elements.means[-1][1] for slot in item.slots]
     assert means == sorted(means, reverse=True) and means[0] > 1.5 * means[2]
@@ -58,6 +58,6 @@ def signals(rec):
 
 def test_messages_of_no_bytes_on_an_irregular_mesh_stay_of_no_bytes():
     model = build_model([corpus.table(signals, n) for n in (4, 8, 16)])
-    assert any(sampled(i.relation) for i in model.items)
+    assert any(is_sample(i.relation) for i in model.items)
     triples, *_ = predicted_tallies(model, generate(model, 32))
     assert triples and {nbytes for _, _, nbytes in triples} == {0}

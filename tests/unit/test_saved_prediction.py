@@ -23,7 +23,7 @@ from paths import ROOT
 from test_any_counts import put_times
 
 import p3s
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import DamagedFile, P3SError
 from p3s.base.schemas import first_problem, load_schema
 from p3s.base.study import Study
 from p3s.pipeline import predicting
@@ -144,7 +144,7 @@ def test_what_is_wrong_is_said_where_it_is(way: tuple[Any, ...], new: Any, said:
     if not said:
         PredictionFile.of(changed)
         return
-    with pytest.raises(Damaged, match=re.escape(said)) as caught:
+    with pytest.raises(DamagedFile, match=re.escape(said)) as caught:
         PredictionFile.of(changed)
     assert "run p3s predict again" in str(caught.value) and str(caught.value).isprintable()
 

@@ -19,8 +19,8 @@ from commands import cli
 
 from p3s.base.errors import P3SError
 from p3s.base.study import Study, write_json
-from p3s.formats.scaled import Scaled
-from p3s.model.grid.grids import Balanced
+from p3s.formats.scaled import ScaledSource
+from p3s.model.grid.grids import BalancedGrid
 from p3s.model.partners.communicator_laws import Axes, Modulo
 from p3s.model.partners.members import Communicators
 from p3s.program import events_of
@@ -147,7 +147,9 @@ def test_a_whole_run_of_no_events_or_of_too_many_is_refused(study):
     for repeat, why in ((0, "no calls to write"), (1 << 62, "has [0-9,]* events, more than")):
         other = replace(trace, repeat=np.full_like(trace.repeat, repeat))
         where = study.scaled_dir(64)
-        scaled = Scaled(where, other, read_order(where), library_of("openmpi", "4.1"), None, print)
+        scaled = ScaledSource(
+            where, other, read_order(where), library_of("openmpi", "4.1"), None, print
+        )
         with pytest.raises(P3SError, match=why):
             scaled.whole()
 
@@ -168,7 +170,7 @@ def test_a_rank_of_a_very_large_trace_is_evaluated_alone(study):
 
 
 def test_communicators_of_large_counts_are_rules(tmp_path):
-    grid = Balanced(2).at(6400)
+    grid = BalancedGrid(2).at(6400)
     comms = Communicators(grid)
     ranks = np.array([0, 81, 6399])
     rows_ = comms.ids(Axes(axes=(1,), ordinal=0), ranks)
@@ -269,7 +271,7 @@ def test_a_shortened_loop_is_cut_as_a_long_one(
     whole = sections_of(trace, order)
     monkeypatch.setattr(shorten, "MOST_EVENTS", 1000)
     monkeypatch.setattr(shorten, "_KEPT", 60)
-    short, _, times = shorten.shortened(trace, order)
+    short, _, times = shorten.shorten_loops(trace, order)
     assert list(times.values()) == [ITERS / 60]
     assert shorten.most_events(short) < shorten.most_events(trace) / 15
     fewer = sections_of(trace, order)

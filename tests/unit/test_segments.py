@@ -17,8 +17,8 @@ from p3s.signature import part
 from p3s.signature.part import Part, join, part_of
 from p3s.signature.phase_file import PHASES
 from p3s.signature.phases import phases_of
-from p3s.signature.segments import least
-from p3s.signature.similarity import align, match, uncrossed
+from p3s.signature.segments import keep_least_work
+from p3s.signature.similarity import align, match, uncross_pairs
 from p3s.signature.structure import structure
 from p3s.signature.tables import PointTable, table_of
 
@@ -70,7 +70,7 @@ def test_repeats_give_the_least_work_where_calls_are_the_same():
     nodes = [("a", "X"), ("b", "Y")]
     one = np.array([[0, -1, 0, 1, 50], [0, 0, 1, 2, 90], [0, 1, 1, 3, 30]])
     two = np.array([[0, -1, 1, 1, 40], [0, 1, 0, 2, 80], [0, 0, 0, 9, 10]])  # numbered otherwise
-    got = least([(one, nodes), (two, nodes[::-1])])
+    got = keep_least_work([(one, nodes), (two, nodes[::-1])])
     assert got[:, 4].tolist() == [40, 80, 30]
 
 
@@ -138,10 +138,10 @@ def test_pairs_are_those_of_every_best_alignment(
 
 def test_calls_that_stand_the_other_way_round_match_only_if_they_cannot_change_partners() -> None:
     apart = np.array([[0, 3], [3, 0]])
-    assert sorted(uncrossed(apart, [(0, 1)])) == [(0, 1), (1, 0)]
+    assert sorted(uncross_pairs(apart, [(0, 1)])) == [(0, 1), (1, 0)]
     alike = np.array([[0, 3, 3], [3, 3, 0]])
-    assert uncrossed(alike, [(0, 2)]) == [(0, 2)]  # the other one has two that are as good
-    assert uncrossed(np.array([[3, 3], [3, 3]]), [(0, 1)]) == []
+    assert uncross_pairs(alike, [(0, 2)]) == [(0, 2)]  # the other one has two that are as good
+    assert uncross_pairs(np.array([[3, 3], [3, 3]]), [(0, 1)]) == []
 
 
 PROGRAMS = [corpus.jacobi2d(), corpus.ring(), corpus.halo3d(), corpus.cg(), corpus.wavefront()]

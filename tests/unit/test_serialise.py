@@ -24,7 +24,7 @@ from schemas import FORMATS, made
 from p3s.base.artefacts import as_json, is_stale
 from p3s.base.errors import P3SError
 from p3s.base.schemas import first_problem, load_schema
-from p3s.base.serialise import Key, Published, ShapeError, Total, from_data, to_data
+from p3s.base.serialise import FileFormat, Key, ShapeError, Total, from_data, to_data
 from p3s.base.serialise import Share as Part
 from p3s.base.study import Study, write_json
 from p3s.model.compare import compare
@@ -250,7 +250,7 @@ def test_what_is_no_model_does_not_meet_it() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.file)
-def test_all_published_schemas_are_the_types(form: Published[Any]) -> None:
+def test_all_published_schemas_are_the_types(form: FileFormat[Any]) -> None:
     schema = json.loads(json.dumps(made(form)))
     assert schema == load_schema(form.file), "python docs/make/schemas.py"
     Draft202012Validator.check_schema(schema)

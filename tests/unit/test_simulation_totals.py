@@ -21,12 +21,12 @@ from p3s.predict.estimators import drawn as of_variation
 from p3s.predict.estimators.drawn import Variation
 from p3s.simulate import packed as of_packed
 from p3s.simulate import simulate as simulation
-from p3s.simulate.folded import folded, folded_totals
+from p3s.simulate.folded import fold_times, folded_totals
 from p3s.simulate.network import rough_network
 from p3s.simulate.packed import Tally
 from p3s.simulate.simulate import simulate, totals
-from p3s.simulate.steps import constant, narrowed, taken
-from p3s.simulate.totals import PARTS, Drawn, Room, added_up
+from p3s.simulate.steps import constant, narrow_column, taken
+from p3s.simulate.totals import PARTS, Room, StepDraws, added_up
 
 CELLS = 24
 
@@ -108,13 +108,13 @@ def test_what_is_computed_instead_counts_for_one_simulation(many, monkeypatch) -
         for which in (at[::2], at):
             work = steps.work_ns.copy()
             work[which] *= rng.uniform(0.5, 2, len(which))
-            drawn = Drawn(which, work[which])
+            drawn = StepDraws(which, work[which])
             found = totals(steps, nodes, net, tally, drawn=drawn, room=room)
             assert (
                 found.sums == totals(replace(steps, work_ns=work), nodes, net, tally).sums
             ).all()
     with pytest.raises(P3SError, match=f"step {at[1]} of rank .*: its work is negative"):
-        totals(steps, nodes, net, tally, drawn=Drawn(at[:2], np.array([1.0, -1.0])), room=room)
+        totals(steps, nodes, net, tally, drawn=StepDraws(at[:2], np.array([1.0, -1.0])), room=room)
 
 
 def test_cells_that_there_are_not_are_refused() -> None:
@@ -143,7 +143,7 @@ def test_loops_fold_the_same_whoever_adds_up(pattern_, overlap, monkeypatch) -> 
     again = folded_totals(loop, add_up, overlap=overlap)
     assert all(packed.order is not None for packed in room.packs.kept)
     assert (again.sums == one.sums).all()
-    other = folded(loop, run, overlap=overlap)
+    other = fold_times(loop, run, overlap=overlap)
     assert np.allclose(one.sums, other.sums, rtol=1e-12)
     assert (one.windows, one.settled) == (other.windows, other.settled) == (len(kept), one.settled)
 
@@ -181,7 +181,7 @@ def test_simulations_of_a_loop_add_up_by_the_same_tallies(monkeypatch) -> None:
     net, nodes, room = rough_network(), np.arange(16) // 4, Room(loop.packs)
     told: list[Tally] = []
     moved: list[int] = []
-    move = of_packed.Packed.moved
+    move = of_packed.PackedSteps.moved
 
     def seen(self, column):
         moved.append(len(column))
@@ -192,7 +192,7 @@ def test_simulations_of_a_loop_add_up_by_the_same_tallies(monkeypatch) -> None:
         return totals(steps, nodes, net, tally, first_ns=first, only=only, room=room)
 
     first = folded_totals(loop, add_up)
-    monkeypatch.setattr(of_packed.Packed, "moved", seen)
+    monkeypatch.setattr(of_packed.PackedSteps, "moved", seen)
     again = folded_totals(loop, add_up)
     assert again.settled and (again.sums == first.sums).all()
     half = len(told) // 2
@@ -267,19 +267,19 @@ def test_few_steps_are_drawn_in_this_thread_and_many_alike_in_several(monkeypatc
         return folded_totals(*args, **more)
 
     monkeypatch.setattr(of_draws, "folded_totals", seen)
-    few = of_draws.varied(ready, 0, net, varies, even, False)
+    few = of_draws.simulate_variation(ready, 0, net, varies, even, False)
     assert threads == {threading.get_ident()}
     monkeypatch.setattr(of_draws, "_WORTH_A_THREAD", 1)
     threads.clear()
-    many = of_draws.varied(ready, 0, net, varies, even, False)
+    many = of_draws.simulate_variation(ready, 0, net, varies, even, False)
     assert (many == few).all() and not (few == even.sums).all()
     assert threading.get_ident() not in threads or len(os.sched_getaffinity(0)) == 1
 
 
 def test_columns_take_no_more_bits_than_they_need() -> None:
-    assert narrowed(np.array([-1, 2**31 - 1])).dtype == np.int32
+    assert narrow_column(np.array([-1, 2**31 - 1])).dtype == np.int32
     for far in (2**31, -(2**31) - 1):
-        assert narrowed(np.array([0, far])).tolist() == [0, far]
+        assert narrow_column(np.array([0, far])).tolist() == [0, far]
     same = constant(-1, 6)
     for which, number in ((np.array([4, 1]), 2), (np.arange(6) % 2 > 0, 3)):
         found = taken(same, which)

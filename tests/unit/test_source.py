@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from p3s.capture.callpath import Where, parse, shown, stack
+from p3s.capture.callpath import FrameInfo, parse, select_frames, stack
 from p3s.capture.modules import Modules, readable, without_parameters
 from p3s.capture.sites import resolve
 
@@ -129,7 +129,7 @@ def build(folder: Path, *flags: str, link: tuple[str, ...] = ()) -> tuple[Path, 
 
 def places_of(
     program: Path, truth: Truth, **settings: int | None
-) -> tuple[dict[str, Where], list[str]]:
+) -> tuple[dict[str, FrameInfo], list[str]]:
     modules = Modules(["mpiexec", "-n", "{np}", str(program)])
     return resolve([frame for frame, _, _ in truth], modules, **settings)
 
@@ -529,29 +529,29 @@ def test_python_frames_are_what_they_say() -> None:
     assert where.python and (where.file, where.line) == ("script.py", 12)
     assert str(where) == "Grid.exchange.<locals>.<lambda> script.py:12"
     frames = ["MPI.cpython-311.so+0x10", "script.py:step:5", "script.py:<module>:9"]
-    assert shown(frames) == frames[1:]
+    assert select_frames(frames) == frames[1:]
     assert [str(each) for each in stack(frames, {})] == ["step script.py:5", "<module> script.py:9"]
-    assert resolve(shown(frames), Modules()) == ({f: parse(f) for f in frames[1:]}, [])
+    assert resolve(select_frames(frames), Modules()) == ({f: parse(f) for f in frames[1:]}, [])
 
 
 def test_libraries_below_an_extension_module_are_shown() -> None:
     extension = ["PETSc.cpython-311-x86_64-linux-gnu.so+0x1", "libpython3.11.so.1.0+0x2"]
     script = ["run.py:solve:5", "run.py:<module>:9"]
     library = ["libpetsc.so.3+0x1", "libpetsc.so.3+0x2"]
-    assert shown([*library, *extension, *script]) == [*library, *script]
-    assert shown([*extension, *script]) == script
-    assert shown([*library, *extension[:1], extension[0], extension[1], *script]) == [
+    assert select_frames([*library, *extension, *script]) == [*library, *script]
+    assert select_frames([*extension, *script]) == script
+    assert select_frames([*library, *extension[:1], extension[0], extension[1], *script]) == [
         *library,
         *script,
     ]
     # one extension module that calls another is no library
-    assert shown(["MPI.abi3.so+0x1", *extension, *script]) == script
+    assert select_frames(["MPI.abi3.so+0x1", *extension, *script]) == script
 
 
 def test_the_import_system_is_not_shown() -> None:
     frames = ["MPI.so+0x1", "<frozen importlib._bootstrap>:_load:241", "a.py:<module>:1"]
-    assert shown(frames) == ["a.py:<module>:1"]
-    assert shown(frames[:2]) == frames[1:2]
+    assert select_frames(frames) == ["a.py:<module>:1"]
+    assert select_frames(frames[:2]) == frames[1:2]
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from p3s.base.artefacts import DEEPEST, parse_json, read_json, sealed, write_json
-from p3s.base.errors import Damaged
+from p3s.base.artefacts import DEEPEST, add_digest, parse_json, read_json, write_json
+from p3s.base.errors import DamagedFile
 from p3s.base.tables import (
     TableFacts,
     _bytes_of_texts,
@@ -98,7 +98,7 @@ def test_a_file_that_was_changed_is_refused(change: Callable[[str], str], tmp_pa
     path = tmp_path / "a.json"
     write_json(path, {**HEAD, "a": [1, 0.1]})
     path.write_text(change(path.read_text()))
-    with pytest.raises(Damaged, match="changed since p3s wrote it") as err:
+    with pytest.raises(DamagedFile, match="changed since p3s wrote it") as err:
         read_json(path, "p3s.example")
     assert str(path) in str(err.value) and "\n" not in str(err.value)
 
@@ -112,7 +112,7 @@ def test_a_file_without_a_digest_is_read(tmp_path: Path) -> None:
     assert read_json(path, "p3s.example") == {**HEAD, "a": 2}
     path.write_text(json.dumps({**HEAD, "a": 7}))
     assert read_json(path, "p3s.example")["a"] == 7
-    path.write_bytes(sealed(json.dumps({**HEAD, "a": 7}, indent=1).encode()))
+    path.write_bytes(add_digest(json.dumps({**HEAD, "a": 7}, indent=1).encode()))
     assert read_json(path, "p3s.example")["a"] == 7
 
 

@@ -5,12 +5,12 @@ import heapq
 import numpy as np
 import pytest
 
-from p3s.methods.tasks.queue import Served, TaskQueue, queue_of, time_of
+from p3s.methods.tasks.queue import ServerRecord, TaskQueue, queue_of, time_of
 
 SERVICE, WAY = 5e-6, 2e-6
 
 
-def dealt(tasks: list[float], workers: int, service: float = SERVICE) -> tuple[float, Served]:
+def dealt(tasks: list[float], workers: int, service: float = SERVICE) -> tuple[float, ServerRecord]:
     """What a master with these tasks does: its time, and what a trace of it shows."""
     asks = [(WAY, w) for w in range(1, workers + 1)]
     free, left, of = 0.0, list(reversed(tasks)), []
@@ -25,7 +25,7 @@ def dealt(tasks: list[float], workers: int, service: float = SERVICE) -> tuple[f
             end, stopped = free + WAY, stopped + 1
     served = np.full(len(tasks) + workers, service)
     ranks = tuple(range(1, workers + 1))
-    return end, Served(0, ranks, np.array(tasks), np.array(of), served, 64.0, 8.0, ())
+    return end, ServerRecord(0, ranks, np.array(tasks), np.array(of), served, 64.0, 8.0, ())
 
 
 def learned(make, counts=(3, 5, 8)) -> TaskQueue:  # type: ignore[no-untyped-def]
@@ -68,7 +68,7 @@ def test_numbers_without_a_law_are_told_by_what_was_seen() -> None:
 
 def test_other_servers_at_other_counts_are_no_queue_with_a_law() -> None:
     one = dealt([1e-3] * 20, 2)[1]
-    other = Served(1, (0, 2), one.tasks, one.of, one.service, 1.0, 1.0, ())
+    other = ServerRecord(1, (0, 2), one.tasks, one.of, one.service, 1.0, 1.0, ())
     assert queue_of({3: [(one,), (other,)]}) is None
     assert queue_of({4: [(one,)]}) is None  # rank 3 does no tasks
     assert queue_of({3: [()]}) is None

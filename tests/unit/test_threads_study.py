@@ -12,8 +12,8 @@ from commands import cli
 from threads_study import ITERS, Hybrid, put_threads
 
 import p3s
-from p3s.base.artefacts import sealed
-from p3s.base.errors import Damaged, Defect, P3SError, UsageError
+from p3s.base.artefacts import add_digest
+from p3s.base.errors import DamagedFile, Defect, P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.settings import parse_setting
 from p3s.base.study import Study
@@ -23,7 +23,7 @@ from p3s.methods.threads import predicting as teams
 from p3s.methods.threads import stage
 from p3s.methods.threads import text as teams_text
 from p3s.methods.threads.advise import text as advice_text
-from p3s.methods.threads.advise.stage import Asked, advised
+from p3s.methods.threads.advise.stage import Asked, advise_threads
 from p3s.methods.threads.advise.types import Objective
 from p3s.methods.threads.page import view_of, write_page
 from p3s.methods.threads.runs import _made_up
@@ -32,7 +32,7 @@ from p3s.model.stage import load
 from p3s.pipeline import parameters as core_teams
 from p3s.pipeline.basis import request_of
 from p3s.pipeline.parameters import ensure_family
-from p3s.pipeline.predicting import PredictArguments, predicted, what_ifs_of
+from p3s.pipeline.predicting import PredictArguments, ensure_prediction, what_ifs_of
 from p3s.predict import surface as surfaces
 from p3s.predict.types import Prediction
 from p3s.replay.settings import ReplaySettings
@@ -59,7 +59,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def surface(made: Study) -> surfaces.Surface:
-    wanted = core_teams.Wanted([16, 32], [1, 2, 4, 8], node=NODE)
+    wanted = core_teams.PredictionRange([16, 32], [1, 2, 4, 8], node=NODE)
     return teams.surface(made, wanted, REQUEST, Progress())
 
 
@@ -150,7 +150,7 @@ class _Heard(Progress):
 
 def test_a_step_of_all_numbers_of_threads_is_told_once(tmp_path: Path) -> None:
     study, heard = put_threads(tmp_path / "s"), _Heard()
-    wanted = core_teams.Wanted([16], [1, 2, 4], node=NODE)
+    wanted = core_teams.PredictionRange([16], [1, 2, 4], node=NODE)
     teams.surface(study, wanted, REQUEST, heard)
     assert sorted(heard.told) == sorted(set(heard.told))
     assert sum(text.startswith("model fitted") for text in heard.told) == 1
@@ -172,11 +172,11 @@ def test_nodes_and_cores_are_those_of_the_layout(surface: surfaces.Surface) -> N
 def test_surface_is_the_same_read_again(made: Study, surface: surfaces.Surface) -> None:
     path = surfaces.write(made.root, surface)
     assert surfaces.SURFACE.read(path) == surface
-    path.write_bytes(sealed(path.read_bytes().replace(b'"cells"', b'"sells"')))
+    path.write_bytes(add_digest(path.read_bytes().replace(b'"cells"', b'"sells"')))
     with pytest.raises(Defect, match="as p3s wrote it; this is a bug"):
         surfaces.SURFACE.read(path)
     path.write_bytes(path.read_bytes().replace(b'"sells"', b'"bells"'))
-    with pytest.raises(Damaged, match="damaged, or changed"):
+    with pytest.raises(DamagedFile, match="damaged, or changed"):
         surfaces.SURFACE.read(path)
     surfaces.write(made.root, surface)
 
@@ -190,7 +190,7 @@ def test_surface_as_text(surface: surfaces.Surface) -> None:
 
 def test_threads_that_do_not_fit_on_a_node_are_refused(made: Study) -> None:
     with pytest.raises(UsageError, match="a node has 16 cores"):
-        teams.surface(made, core_teams.Wanted([16], [32], node=NODE), REQUEST, Progress())
+        teams.surface(made, core_teams.PredictionRange([16], [32], node=NODE), REQUEST, Progress())
 
 
 def test_laws_use_what_the_tracer_saw(found: stage.ThreadFile) -> None:
@@ -202,7 +202,7 @@ def test_laws_use_what_the_tracer_saw(found: stage.ThreadFile) -> None:
 
 def test_advice_is_near_the_best(made: Study) -> None:
     asked = Asked(nodes=4, cores=64, node=NODE)
-    result = advised(made.root, asked, REQUEST, Progress())
+    result = advise_threads(made.root, asked, REQUEST, Progress())
     advice = result.advice
     assert advice.considered > 30
     assert all(c.configuration.processes * c.configuration.threads <= 64 for c in advice.choices)
@@ -220,15 +220,15 @@ def test_advice_is_near_the_best(made: Study) -> None:
     path = advice_text.write(made.root, file)
     assert advice_text.load(made.root) == file
     assert "configurations that 4 nodes (2x8) and 64 cores admit" in advice_text.render(file, "")
-    path.write_bytes(sealed(path.read_bytes().replace(b'"advice":', b'"advise":')))
+    path.write_bytes(add_digest(path.read_bytes().replace(b'"advice":', b'"advise":')))
     with pytest.raises(Defect, match="as p3s wrote it; this is a bug"):
         advice_text.load(made.root)
     advice_text.write(made.root, file)
 
 
 def test_core_hours_ask_for_fewer_nodes_than_time(made: Study) -> None:
-    fast = advised(made.root, Asked(4, 64, node=NODE), REQUEST, Progress()).advice.best
-    cheap = advised(
+    fast = advise_threads(made.root, Asked(4, 64, node=NODE), REQUEST, Progress()).advice.best
+    cheap = advise_threads(
         made.root, Asked(4, 64, node=NODE, objective=Objective.CORE_HOURS), REQUEST, Progress()
     ).advice.best
     assert cheap.configuration.nodes < fast.configuration.nodes
@@ -237,7 +237,7 @@ def test_core_hours_ask_for_fewer_nodes_than_time(made: Study) -> None:
 
 def test_advice_keeps_to_the_counts_and_threads_that_are_named(made: Study) -> None:
     asked = Asked(nodes=4, cores=0, node=NODE, threads=(2,), counts=(4, 8))
-    result = advised(made.root, asked, REQUEST, Progress())
+    result = advise_threads(made.root, asked, REQUEST, Progress())
     at = {(c.processes, c.threads) for c in result.cells}
     assert at == {(4, 2), (8, 2)}
 
@@ -259,7 +259,7 @@ def test_workload_parameters_beside_threads(tmp_path: Path) -> None:
     family = ensure_family(study, Bar())
     assert family is not None and len(family.parts) == 1
     assert {s.name.split(",")[1] for s in family.settings} == {"threads=1"}
-    wanted = core_teams.Wanted([16], [1, 2], rest=f"cells={3 << 20}", node=NODE)
+    wanted = core_teams.PredictionRange([16], [1, 2], rest=f"cells={3 << 20}", node=NODE)
     found = teams.surface(study, wanted, REQUEST, Progress())
     for threads in (1, 2):
         cell = found.at(16, threads)
@@ -310,7 +310,7 @@ def predicted_with(study: Study, what_if: list[str], per_node: int = 4) -> Predi
     at = teams.at_setting(study, parse_setting("threads=3"), Progress())
     changes = what_ifs_of(what_if)
     arguments = PredictArguments((16,), request, only=True, what_if=changes)
-    return predicted(at, arguments, Progress())[1]
+    return ensure_prediction(at, arguments, Progress())[1]
 
 
 def test_what_more_threads_save_is_what_the_program_saves(made: Study) -> None:
@@ -351,10 +351,10 @@ def test_threads_that_send_messages_have_no_row(tmp_path: Path) -> None:
 
 def test_a_study_at_a_number_of_threads_fills_nodes_with_them(made: Study) -> None:
     at = Study(made.at_dir("threads=4"))
-    request = core_teams.filled(at, REQUEST)
+    request = core_teams.fill_node_slots(at, REQUEST)
     whole = core_teams.node_of(at, REQUEST).slots
     assert request.settings.cores_per_node == whole // 4
-    assert core_teams.filled(Study(made.at_dir("threads=1")), REQUEST) == REQUEST
+    assert core_teams.fill_node_slots(Study(made.at_dir("threads=1")), REQUEST) == REQUEST
 
 
 def test_changes_of_a_study_with_several_numbers_of_threads_are_refused(made: Study) -> None:

@@ -10,7 +10,7 @@ import pytest
 from capture_writer import INSTRUCTIONS, WALL, Writer, put_run_json
 from captured_runs import check_runs
 
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import DamagedFile, P3SError
 from p3s.base.settings import traces_of
 from p3s.base.study import RUN_SCHEMA, Study, read_json, write_json
 from p3s.capture import read_file, read_run
@@ -274,7 +274,7 @@ def made(tmp_path: Path) -> Study:
 def test_a_table_that_is_gone_is_damage(tmp_path: Path) -> None:
     study = made(tmp_path)
     study.times_path(2).with_suffix(".parquet").unlink()
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedFile):
         load_times(study.root, 2)
     characterize(traces_of(study), 2)
     assert load_times(study.root, 2) is not None
@@ -378,7 +378,7 @@ def test_a_disturbed_run_is_made_again(
 ) -> None:
     from p3s.cli.progress import Progress
     from p3s.pipeline.tracing import runs as tracing
-    from p3s.pipeline.tracing.counts import Asked
+    from p3s.pipeline.tracing.counts import CountRequest
     from p3s.signature_runner.recording import Recording
     from p3s.signature_runner.traced_run import TracedRun
 
@@ -393,7 +393,7 @@ def test_a_disturbed_run_is_made_again(
     request = tracing.TraceRequest(
         study.root,
         tuple(study.command()),
-        Asked((2,)),
+        CountRequest((2,)),
         recording=Recording("cpu"),
         repeat_disturbed=repeat,
     )
@@ -497,7 +497,7 @@ def test_places_told_apart_at_one_site_are_matched(
     put(study.runs_dir(2), INSTRUCTIONS, 10, "instructions")
     put(study.timed_dir(2), CPU, 1000, "cpu_ns")
     turns = iter([1, 2])
-    monkeypatch.setattr(signature, "undecided", lambda _: frozenset({f"{0xA1:016x}"}))
+    monkeypatch.setattr(signature, "find_ambiguous", lambda _: frozenset({f"{0xA1:016x}"}))
     monkeypatch.setattr(signature, "total_turns", lambda _: next(turns))
     characterize(traces_of(study), 2)
     times = load_times(study.root, 2)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from p3s.model.grid.covers import JOINED, cheapest_covers
-from p3s.model.grid.grids import Balanced, Line
+from p3s.model.grid.grids import BalancedGrid, Line
 from p3s.model.nextcount import Question, _decisions
 from p3s.model.partners import infer_partners as together
 from p3s.model.partners.infer_partners import candidates
 from p3s.model.partners.pairs import Pairs
-from p3s.model.partners.relation import Relation, Staged
+from p3s.model.partners.relation import Relation, StagedRelation
 from p3s.model.partners.stencil import partners, used_pairs
 
 
@@ -38,14 +38,14 @@ def leads(rel: Relation, pairs: list[Pairs], loose: bool) -> bool:
         last = bool(there.any())
         hit += int(there.sum())
         said += int((table[:, np.unique(p.rank)] >= 0).sum())
-        if isinstance(rel, Staged):
+        if isinstance(rel, StagedRelation):
             levels = max(levels, rel.levels(there, table, p.grid))
-    if not last or not isinstance(rel, Staged):
+    if not last or not isinstance(rel, StagedRelation):
         return last
     return levels > 1 and (loose or 4 * hit >= said or rel.sparse)
 
 
-@pytest.mark.parametrize("family", [Line(1), Balanced(2)], ids=["line", "grid"])
+@pytest.mark.parametrize("family", [Line(1), BalancedGrid(2)], ids=["line", "grid"])
 @pytest.mark.parametrize("cells", [1 << 22, 64])
 def test_relations_looked_for_at_once_are_those_found_one_by_one(family, cells, monkeypatch):
     monkeypatch.setattr(together, "MOST_CELLS", cells)

@@ -14,7 +14,7 @@ import pytest
 from commands import cli
 from traffic_patterns import at_faces, fixed_halo
 
-from p3s.base.errors import Damaged, P3SError, UsageError
+from p3s.base.errors import DamagedFile, P3SError, UsageError
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.costs import network_id, row_of
@@ -24,7 +24,7 @@ from p3s.methods.placement.learned import (
     doublings,
     doubts,
     load,
-    missed,
+    measure_miss,
     save,
     widening,
 )
@@ -44,16 +44,16 @@ from p3s.methods.placement.training.costs import (
     probes,
     traffic_of,
 )
-from p3s.methods.placement.training.dataset import SIZES, Told, measured
+from p3s.methods.placement.training.dataset import SIZES, DatasetHeader, measure_dataset
 from p3s.methods.placement.training.jobs import Job, Repeats, measure
-from p3s.methods.placement.training.jobs import measured as results_of
+from p3s.methods.placement.training.jobs import read_results as results_of
 from p3s.methods.placement.training.train import (
     CORRECTED,
     SIMULATION,
     A,
     C,
-    Wanted,
-    prepared,
+    LearnRequest,
+    prepare_machine,
     train,
 )
 from p3s.program.mapping import block, rank_map
@@ -92,9 +92,11 @@ def shared_links(sent: Traffic, hosts: tuple[str, ...]) -> float:
     return simulated_seconds(sent, placed, FABRIC, rough_network(rate=1.25, eager_bytes=1e12))
 
 
-def told(settings: Settings = FEW, machine: str = "made") -> Told:
+def told(settings: Settings = FEW, machine: str = "made") -> DatasetHeader:
     nodes = tuple(range(16))
-    return Told(machine, network_id(FABRIC), nodes, tuple(f"n{k}" for k in nodes), settings)
+    return DatasetHeader(
+        machine, network_id(FABRIC), nodes, tuple(f"n{k}" for k in nodes), settings
+    )
 
 
 # ---- jobs ----------------------------------------------------------------------------------
@@ -213,12 +215,12 @@ def test_steps_are_posted_in_the_order_of_the_rows() -> None:
 
 
 def test_a_sweep_goes_on_where_it_was_interrupted(tmp_path) -> None:
-    whole = measured(tmp_path / "whole", told(), FABRIC, Made(shared_links))
+    whole = measure_dataset(tmp_path / "whole", told(), FABRIC, Made(shared_links))
     machine = Made(shared_links)
     for until in (30, 80, 1 << 30):
         machine.until = until
         try:
-            parts = measured(tmp_path / "parts", told(), FABRIC, machine)
+            parts = measure_dataset(tmp_path / "parts", told(), FABRIC, machine)
         except KeyboardInterrupt:
             continue
     assert len(machine.ran) == len(set(machine.ran)), "a phase was measured twice"
@@ -226,23 +228,23 @@ def test_a_sweep_goes_on_where_it_was_interrupted(tmp_path) -> None:
     assert (parts.execution == whole.execution).all() and parts.probes == whole.probes
     assert not list((tmp_path / "parts").glob("*.running"))
     silent = Made(lambda *_: pytest.fail("all is there"))
-    assert measured(tmp_path / "parts", told(), FABRIC, silent).rows == whole.rows
+    assert measure_dataset(tmp_path / "parts", told(), FABRIC, silent).rows == whole.rows
 
 
 def test_a_dataset_of_something_else_is_refused(tmp_path) -> None:
-    measured(tmp_path / "x", told(), FABRIC, Made(shared_links))
+    measure_dataset(tmp_path / "x", told(), FABRIC, Made(shared_links))
     with pytest.raises(P3SError, match="another machine"):
-        measured(tmp_path / "x", told(machine="y"), FABRIC, Made(shared_links))
+        measure_dataset(tmp_path / "x", told(machine="y"), FABRIC, Made(shared_links))
     other = dataclasses.replace(FEW, seed=3)
     with pytest.raises(P3SError, match="another --ranks"):
-        measured(tmp_path / "x", told(other), FABRIC, Made(shared_links))
+        measure_dataset(tmp_path / "x", told(other), FABRIC, Made(shared_links))
     (tmp_path / "x" / "execution-0001.json").write_bytes(b"{")
-    with pytest.raises(Damaged, match="measure it again"):
-        measured(tmp_path / "x", told(), FABRIC, Made(shared_links))
+    with pytest.raises(DamagedFile, match="measure it again"):
+        measure_dataset(tmp_path / "x", told(), FABRIC, Made(shared_links))
     (tmp_path / "y").mkdir()
     (tmp_path / "y" / "file").touch()
     with pytest.raises(P3SError, match="no measured phases"):
-        measured(tmp_path / "y", told(), FABRIC, Made(shared_links))
+        measure_dataset(tmp_path / "y", told(), FABRIC, Made(shared_links))
     assert [path.name for path in (tmp_path / "y").iterdir()] == ["file"]
 
 
@@ -251,7 +253,9 @@ def test_a_dataset_of_something_else_is_refused(tmp_path) -> None:
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    return measured(tmp_path_factory.mktemp("data") / "x", told(), FABRIC, Made(shared_links))
+    return measure_dataset(
+        tmp_path_factory.mktemp("data") / "x", told(), FABRIC, Made(shared_links)
+    )
 
 
 def test_where_the_simulation_is_right_learning_leaves_it_alone(dataset, tmp_path) -> None:
@@ -290,7 +294,7 @@ def test_networks_of_one_form_are_told_from_others() -> None:
 def test_intervals_widen_by_what_was_missed() -> None:
     rng = np.random.default_rng(0)
     truth = rng.normal(0, 1, 5000)
-    off = missed(np.full(5000, -0.5), np.full(5000, 0.5), truth)
+    off = measure_miss(np.full(5000, -0.5), np.full(5000, 0.5), truth)
     assert off[np.argmin(np.abs(truth))] == pytest.approx(-0.5, abs=1e-2)
     found = widening([off, off[:100] - 9], np.zeros(0), np.zeros(0))
     assert found.always == pytest.approx(1.645 - 0.5, abs=0.05) and found.doubling == 0
@@ -403,7 +407,7 @@ def test_lines_of_the_sources_find_the_law_they_are_made_of() -> None:
 
 @pytest.mark.parametrize("way", ["SV", "MV", "H1", "H2"])
 def test_ways_of_the_sources_are_learned_and_come_back(tmp_path, way: str) -> None:
-    data = measured(tmp_path / "data", told(), FABRIC, Made(shared_links))
+    data = measure_dataset(tmp_path / "data", told(), FABRIC, Made(shared_links))
     model = train(data, FABRIC, "made", network_id(FABRIC), way=way, settings=Fit(trees=20))
     assert model.card.features == way and {A, C, way} <= set(model.card.compared)
     save(tmp_path / "model.json", model)
@@ -414,12 +418,12 @@ def test_ways_of_the_sources_are_learned_and_come_back(tmp_path, way: str) -> No
 
 def test_patterns_are_measured_beside_random_pairs(tmp_path) -> None:
     settings = dataclasses.replace(FEW, patterns=("halo2d", "halo3d", "rows"))
-    data = measured(tmp_path / "data", told(settings), FABRIC, Made(shared_links))
+    data = measure_dataset(tmp_path / "data", told(settings), FABRIC, Made(shared_links))
     assert len(data.seconds) == len(data.phases)
-    again = measured(tmp_path / "data", told(settings), FABRIC, Made(shared_links))
+    again = measure_dataset(tmp_path / "data", told(settings), FABRIC, Made(shared_links))
     assert again.seconds.tolist() == data.seconds.tolist()
     with pytest.raises(P3SError, match="--patterns"):
-        measured(tmp_path / "data", told(), FABRIC, Made(shared_links))
+        measure_dataset(tmp_path / "data", told(), FABRIC, Made(shared_links))
 
 
 @pytest.mark.parametrize(("name", "messages"), [("halo2d", 4), ("halo3d", 14), ("rows", 3)])
@@ -441,6 +445,6 @@ def test_errors_on_unseen_phases_are_reasons() -> None:
 
 
 def test_ways_that_need_counters_are_refused() -> None:
-    wanted = Wanted(None, ("a", "b"), (), "", "", "H5", FEW)
+    wanted = LearnRequest(None, ("a", "b"), (), "", "", "H5", FEW)
     with pytest.raises(UsageError, match="--way H5: avg buffer TO is a counter"):
-        prepared(wanted)
+        prepare_machine(wanted)

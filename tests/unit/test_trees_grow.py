@@ -13,8 +13,8 @@ from andrews import critical_values
 from scipy.stats import chi2
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.methods.baseline.trees.evaluate import Evaluator, Said
-from p3s.methods.baseline.trees.features import Caches, counters, derived, read_caches
+from p3s.methods.baseline.trees.evaluate import Evaluator, TreeEstimate
+from p3s.methods.baseline.trees.features import Caches, counters, derive_features, read_caches
 from p3s.methods.baseline.trees.grow import (
     between_levels,
     grow,
@@ -24,14 +24,14 @@ from p3s.methods.baseline.trees.grow import (
     log_p,
 )
 from p3s.methods.baseline.trees.splits import Rows, fit
-from p3s.methods.baseline.trees.store import TREE, Stored, save
+from p3s.methods.baseline.trees.store import TREE, StoredTree, save
 from p3s.methods.baseline.trees.types import Growing, Table, Tree
 
 WORKLOADS = machine.workloads(machine.TRAINING["nb"])[::4]
 NB = machine.EXPRESSION["nb"]
 
 
-def predict(tree: Tree, columns: dict[str, np.ndarray]) -> Said:
+def predict(tree: Tree, columns: dict[str, np.ndarray]) -> TreeEstimate:
     """Return what a tree says of rows."""
     return Evaluator.of(tree).predict(columns)
 
@@ -220,12 +220,12 @@ def test_a_tree_read_again_predicts_the_same_to_the_last_bit(
 ) -> None:
     """C17; the versions before stay."""
     path = tmp_path / "tree.json"
-    save(path, Stored(tree, 1, workers=(2.0,), threads=(1.0, 2.0)))
+    save(path, StoredTree(tree, 1, workers=(2.0,), threads=(1.0, 2.0)))
     again = TREE.read(path)
     assert again.tree == tree and again.others == 1
     columns = machine.grid([333.0, 5555.0])
     assert np.array_equal(predict(again.tree, columns).value, predict(tree, columns).value)
-    save(path, Stored(grow(runs, NB, ["w1"])))
+    save(path, StoredTree(grow(runs, NB, ["w1"])))
     save(path, again)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["tree.json", "tree.json.1", "tree.json.2"]
     assert TREE.read(tmp_path / "tree.json.1").tree == tree
@@ -233,7 +233,7 @@ def test_a_tree_read_again_predicts_the_same_to_the_last_bit(
 
 def test_counters_of_one_configuration_are_those_among_many(tree: Tree) -> None:
     cores = tuple((0, 0, i // 2) for i in range(4))
-    stored = Stored(tree, 1, cores=cores, per_node=1, affinities=("far",))
+    stored = StoredTree(tree, 1, cores=cores, per_node=1, affinities=("far",))
     pairs = np.array([(k, t) for k in (2.0, 4.0) for t in (1.0, 2.0, 3.0)])
     many = stored.columns(500.0, pairs, {})
     for i in range(len(pairs)):
@@ -257,7 +257,7 @@ CLUSTER, NUMA = regular(1, 1, 2, 2), regular(4, 2, 4, 2)
 
 
 def test_of_the_workload() -> None:
-    found = derived(np.array([600.0]), np.array([3.0]), np.array([2.0]))
+    found = derive_features(np.array([600.0]), np.array([3.0]), np.array([2.0]))
     assert {name: float(column[0]) for name, column in found.items()} == {
         "w2": 60000.0,
         "w1": 100.0,

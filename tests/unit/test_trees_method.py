@@ -18,17 +18,17 @@ from p3s.methods.baseline.trees.diagnostics import (
     gate,
     groups,
     kinds,
+    list_variables,
     prune,
     report,
     shares,
     unseen,
-    used,
     worst_regions,
 )
 from p3s.methods.baseline.trees.evaluate import Evaluator
 from p3s.methods.baseline.trees.grow import grow
 from p3s.methods.baseline.trees.prototype import parse
-from p3s.methods.baseline.trees.store import Stored
+from p3s.methods.baseline.trees.store import StoredTree
 from p3s.methods.baseline.trees.types import Growing, Table, Tree
 
 NB = machine.EXPRESSION["nb"]
@@ -87,7 +87,7 @@ def test_the_group_that_stands_out_is_named() -> None:
     calm = machine.runs("nb", TRAINING[::3], 0.02, 1)
     quiet = grow(calm, NB, machine.VARIABLES)
     assert all(g.alike for g in groups(calm, errors_of(quiet, calm), ["threads"]))
-    assert set(used(noisy)) <= set(machine.VARIABLES) and sum(
+    assert set(list_variables(noisy)) <= set(machine.VARIABLES) and sum(
         shares(noisy).values()
     ) == pytest.approx(1)
 
@@ -168,7 +168,7 @@ def test_limits_are_kept(tree: Tree) -> None:
 
 def _columns(tree: Tree, workload: float, pairs: np.ndarray) -> dict[str, np.ndarray]:
     shared = {"l2_0": np.minimum(2.0, pairs[:, 1]), "l2_1": np.maximum(0.0, pairs[:, 1] - 2)}
-    return Stored(tree).columns(workload, pairs, {}) | shared
+    return StoredTree(tree).columns(workload, pairs, {}) | shared
 
 
 # ---- the table of choices --------------------------------------------------------------------
@@ -235,7 +235,7 @@ def test_pruning(tree: Tree, fresh: Table) -> None:
 def test_a_report_has_the_steps_of_the_method(tree: Tree, fresh: Table) -> None:
     runs = merged(machine.runs("nb", TRAINING, 0.02, 0), fresh)
     found = report(tree, runs)
-    assert {g.variable for g in found.groups} == set(used(tree))
+    assert {g.variable for g in found.groups} == set(list_variables(tree))
     assert found.verdict is not None and len(found.best) == 60 and len(found.regions) == 1
     assert report(tree, machine.runs("nb", TRAINING[:9], 0.02, 0)).verdict is None
 

@@ -27,7 +27,7 @@ from p3s.pipeline.saved import PredictionFile
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.types import PREDICTION, Prediction, WhatIf
-from p3s.predict.what_if.altered import altered_network, scaled
+from p3s.predict.what_if.altered import altered_network, scale_network
 from p3s.predict.what_if.answers import with_answers
 from p3s.predict.what_if.changes import Change, Changes, check_phases, read_changes
 from p3s.predict.what_if.simulated import Simulation, costs_of
@@ -423,16 +423,16 @@ def made(network: Network, text: str) -> Network:
 def test_latency_and_bandwidth_of_a_network() -> None:
     """A message takes latency + bytes / rate: half of the one, or of the other."""
     network = rough_network(latency_ns=2000.0, rate=10.0, inside_latency_ns=500.0)
-    half = scaled(network, latency=0.5).path(1).transfer.at([0, 1000])
+    half = scale_network(network, latency=0.5).path(1).transfer.at([0, 1000])
     assert half.tolist() == [1000.0, 1100.0]
-    fast = scaled(network, bandwidth=2.0)
+    fast = scale_network(network, bandwidth=2.0)
     assert fast.path(1).transfer.at([0, 1000]).tolist() == [2000.0, 2050.0]
     assert fast.rate == 20.0
     both = made(network, "latency*0, bandwidth*2")
     assert both.path(1).transfer.at([0, 1000]).tolist() == [0.0, 50.0]
     for changed in (fast, both):
         assert changed.path(0) == network.path(0)  # messages inside of a node stay as they are
-    longer = scaled(network, latency=3.0).path(1).transfer.at([0, 1000])
+    longer = scale_network(network, latency=3.0).path(1).transfer.at([0, 1000])
     assert longer.tolist() == [6000.0, 6100.0]
 
 
@@ -452,7 +452,7 @@ def test_software_and_an_ideal_network() -> None:
 def test_links_between_switches_are_faster_too() -> None:
     trunks = Trunks((0, 1), (-1, -1), (5.0, math.inf), (0.0, 0.0))
     network = Network(rough_network().paths, rate=10.0, trunks=trunks)
-    faster = scaled(network, bandwidth=4.0)
+    faster = scale_network(network, bandwidth=4.0)
     assert faster.trunks is not None and faster.trunks.rate == (20.0, math.inf)
 
 

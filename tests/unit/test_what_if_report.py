@@ -9,7 +9,7 @@ import pytest
 from made_predictions import made_prediction
 from report_studies import put_study
 
-from p3s.base.errors import Damaged
+from p3s.base.errors import DamagedFile
 from p3s.pipeline.content import content_of
 from p3s.pipeline.records import model_record
 from p3s.pipeline.saved import PredictionFile
@@ -99,7 +99,7 @@ def test_one_count_has_no_curves() -> None:
 def test_a_file_without_a_value_is_refused(key: str) -> None:
     data = PREDICTION.data(changed())
     del data["what_if"][0]["counts"][0][key]
-    with pytest.raises(Damaged, match="what_if"):
+    with pytest.raises(DamagedFile, match="what_if"):
         PredictionFile.of(data)
 
 
@@ -110,5 +110,5 @@ def test_a_file_without_a_value_is_refused(key: str) -> None:
 def test_senseless_changes_are_refused(change: dict[str, float], says: str) -> None:
     data = PREDICTION.data(changed())
     data["what_if"][0]["counts"][0] |= change
-    with pytest.raises(Damaged, match=says):
+    with pytest.raises(DamagedFile, match=says):
         PredictionFile.of(data)

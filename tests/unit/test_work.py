@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from p3s.base.extents import dims_balanced
-from p3s.laws.sums import _sets, ranked
+from p3s.laws.sums import _sets, search_sums
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.work.workload import rank_work
@@ -142,14 +142,14 @@ def test_sparse_fits_find_the_terms_and_only_these():
     rng = np.random.default_rng(1)
     n = np.repeat([4, 8, 16, 32], 8)
     x = np.stack([np.ones(32), 1000 / n, rng.random(32), np.log2(n)], axis=1)
-    fit = ranked(x, 7 + 30 * x[:, 1], n, [0, 1, 1, 1])[0]
+    fit = search_sums(x, 7 + 30 * x[:, 1], n, [0, 1, 1, 1])[0]
     assert fit.which == (0, 1) and fit.coef == pytest.approx((7, 30)) and fit.error < 1e-6
     noise = 1 + 0.02 * rng.standard_normal(32)
-    noisy = ranked(x, (7 + 30 * x[:, 1]) * noise, n, [0, 1, 1, 1])[0]
+    noisy = search_sums(x, (7 + 30 * x[:, 1]) * noise, n, [0, 1, 1, 1])[0]
     assert 1 in noisy.which and 2 not in noisy.which and 0 < noisy.error < 0.1
     assert all(c > 0 for c in noisy.coef)
-    assert ranked(x, np.zeros(32), n, [0, 1, 1, 1])[0].which == ()
-    (one,) = ranked(x[:8], np.full(8, 5.0), n[:8], [0, 1, 1, 1])
+    assert search_sums(x, np.zeros(32), n, [0, 1, 1, 1])[0].which == ()
+    (one,) = search_sums(x[:8], np.full(8, 5.0), n[:8], [0, 1, 1, 1])
     assert one.which == (0,) and one.coef == (5.0,) and one.error == 1.0
 
 

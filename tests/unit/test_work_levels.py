@@ -12,7 +12,7 @@ from p3s.base.extents import dims_balanced
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.grid.at import standing_for_all
-from p3s.model.grid.grids import Listed
+from p3s.model.grid.grids import ListedGrid
 from p3s.model.work.balance import (
     Spent,
     fit_profile,
@@ -131,7 +131,7 @@ def test_some_ranks_stand_for_all_and_those_at_the_ends_for_themselves(dims) -> 
 
 
 def grid_of(n: int, *dims: int):
-    return Listed(len(dims), listed=((n, dims),)).at(n)
+    return ListedGrid(len(dims), listed=((n, dims),)).at(n)
 
 
 def spent(n: int, ratio: np.ndarray, *dims: int) -> Spent:

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from p3s.methods.tasks.queue import MOST_REQUESTS, Queue, drawn, most_workers, run, throughput
+from p3s.methods.tasks.queue import (
+    MOST_REQUESTS,
+    Queue,
+    draw_run_time,
+    most_workers,
+    run,
+    throughput,
+)
 
 
 def plain(tasks: list[float], workers: int, service: float, way: float) -> float:
@@ -71,7 +78,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
         queue = Queue(2e-6, 1e-6)
         workers = 16 if trial % 2 else 32
         truth = run(queue, rng.lognormal(-7.0, 0.8, 400), workers).seconds
-        found = drawn(queue, traced, 400, workers, fixed=False, seed=trial)
+        found = draw_run_time(queue, traced, 400, workers, fixed=False, seed=trial)
         inside += found.low <= truth <= found.high
         assert found.low <= found.seconds <= found.high
     assert inside >= 30  # 90 % of 40 are 36, by chance no less than 31 in 99 of 100 cases

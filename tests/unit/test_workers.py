@@ -43,7 +43,7 @@ def slow_elsewhere(number: int, seconds: float, here: int) -> int:
 
 def of_tasks(number: int) -> set[int]:
     """Return the processes that compute the tasks of a task."""
-    return {pid for _, pid in workers.each(with_process, [(k,) for k in range(4)], HERE, 2)}
+    return {pid for _, pid in workers.run_tasks(with_process, [(k,) for k in range(4)], HERE, 2)}
 
 
 def array_of(size: int) -> np.ndarray:
@@ -53,18 +53,18 @@ def array_of(size: int) -> np.ndarray:
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 def test_results_come_in_the_order_of_the_tasks(jobs: int) -> None:
     tasks = [(k, 0.05 if k == 0 else 0.0) for k in range(40)]
-    found = list(workers.each(with_process, tasks, HERE, jobs))
+    found = list(workers.run_tasks(with_process, tasks, HERE, jobs))
     assert [number for number, _ in found] == list(range(40))
     assert (len({pid for _, pid in found}) > 1) == (jobs > 1)
 
 
 def test_this_process_computes_as_well() -> None:
-    found = list(workers.each(with_process, [(k, 0.05) for k in range(12)], HERE, 2))
+    found = list(workers.run_tasks(with_process, [(k, 0.05) for k in range(12)], HERE, 2))
     assert os.getpid() in {pid for _, pid in found} and len({pid for _, pid in found}) == 2
 
 
 def test_the_error_is_that_of_the_first_task_that_has_one() -> None:
-    coming = workers.each(fails, [(k,) for k in range(8)], HERE, 2)
+    coming = workers.run_tasks(fails, [(k,) for k in range(8)], HERE, 2)
     assert [next(coming) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(P3SError, match="task 3: no"):
         next(coming)
@@ -72,11 +72,11 @@ def test_the_error_is_that_of_the_first_task_that_has_one() -> None:
 
 def test_a_process_that_dies_is_made_up_for() -> None:
     tasks = [(k, os.getpid()) for k in range(6)]
-    assert list(workers.each(dies_elsewhere, tasks, HERE, 3)) == list(range(6))
+    assert list(workers.run_tasks(dies_elsewhere, tasks, HERE, 3)) == list(range(6))
 
 
 def test_tasks_of_tasks_start_no_processes() -> None:
-    for found in workers.each(of_tasks, [(0,), (1,), (2,)], HERE, 2):
+    for found in workers.run_tasks(of_tasks, [(0,), (1,), (2,)], HERE, 2):
         assert len(found) == 1
 
 
@@ -84,7 +84,7 @@ def test_nothing_is_left_behind_when_the_rest_is_not_wanted() -> None:
     import multiprocessing
 
     here = os.getpid()
-    coming = workers.each(slow_elsewhere, [(0, 0, here), *[(1, 900, here)] * 4], HERE, 2)
+    coming = workers.run_tasks(slow_elsewhere, [(0, 0, here), *[(1, 900, here)] * 4], HERE, 2)
     next(coming)
     (child,) = multiprocessing.active_children()
     begin = time.monotonic()
@@ -144,7 +144,7 @@ def test_threads_give_results_in_order(cores: int, monkeypatch: pytest.MonkeyPat
 
 def test_one_core_computes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    assert {pid for _, pid in workers.each(with_process, [(0,), (1,)], HERE)} == {os.getpid()}
+    assert {pid for _, pid in workers.run_tasks(with_process, [(0,), (1,)], HERE)} == {os.getpid()}
     with workers.beside(HERE) as begin:
         assert begin(with_process, 1)() == (1, os.getpid())
 

@@ -59,7 +59,7 @@ def cache_dir() -> Path:
     )
 
 
-def owned(facts: os.stat_result, *, directory: bool = False) -> str:
+def explain_unsafe(facts: os.stat_result, *, directory: bool = False) -> str:
     """Return why a file (or directory) may hold what others have put there; empty if it may not."""
     if not (stat.S_ISDIR if directory else stat.S_ISREG)(facts.st_mode):
         return f"not a {'directory' if directory else 'file'}"
@@ -81,7 +81,7 @@ def is_sound(made: Path) -> bool:
     """
     try:
         stated = _digest_beside(made).read_text(encoding="ascii", errors="replace").strip()
-        return not owned(os.lstat(made)) and digest_of(made) == stated
+        return not explain_unsafe(os.lstat(made)) and digest_of(made) == stated
     except OSError:
         return False
 
@@ -98,7 +98,7 @@ def _digest_beside(made: Path) -> Path:
     return made.with_name(f"{made.name}.sha256")
 
 
-def locked(name: str) -> contextlib.AbstractContextManager[None]:
+def lock_cache(name: str) -> contextlib.AbstractContextManager[None]:
     """Hold a lock of the cache, so that processes that need the same thing make it once."""
     return alone(cache_dir() / name, lambda: None)
 
@@ -107,7 +107,7 @@ def made_once(target: Path, make: Callable[[Path], object]) -> Path:
     """Return a file of the cache; what is not sound there is made: ``make`` writes a draft."""
     if not is_sound(target):
         with (
-            locked("build"),
+            lock_cache("build"),
             tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work,
         ):
             if not is_sound(target):  # another process may have made it meanwhile
@@ -153,7 +153,7 @@ def version_of(compiler: str) -> str:
     return ((ask([compiler, "--version"]) or "").splitlines() or ["unknown"])[0]
 
 
-def compiled(
+def compile_cached(
     name: str,
     sources: Sequence[Path],
     flags: Sequence[str],
@@ -305,7 +305,7 @@ def taken(
     is not what the index says. Errors: P3SError when no place is writable.
     """
     found = came(name, sources, flags, library)
-    return None if found is None else _kept(found)
+    return None if found is None else _copy_prebuilt(found)
 
 
 def came(
@@ -323,7 +323,7 @@ def came(
     return None
 
 
-def _kept(each: Prebuilt) -> Path | None:
+def _copy_prebuilt(each: Prebuilt) -> Path | None:
     stem, dot, ending = each.name.partition(".")
     target = cache_dir() / f"{stem}-{each.sha256[:20]}{dot}{ending}"
     try:

@@ -121,7 +121,7 @@ def close(found: Sequence[HardwareThread]) -> list[int]:
     return [each.number for each in [*first, *more]]
 
 
-def far(found: Sequence[HardwareThread]) -> list[int]:
+def spread_threads(found: Sequence[HardwareThread]) -> list[int]:
     """Return them so that the first ones share as little as possible, cores first too."""
     first, more = _by_core(found)
     return [*_spread(first, 0), *_spread(more, 0)]
@@ -159,8 +159,8 @@ def _hardware_thread(root: Path, number: int) -> HardwareThread:
     return HardwareThread(
         _number(text_of(folder / "topology" / "physical_package_id"), -1),
         next((int(m[1]) for p in folder.glob("node*") if (m := _NODE.fullmatch(p.name))), -1),
-        _shared(folder, "3"),
-        _shared(folder, "2"),
+        _find_sharer(folder, "3"),
+        _find_sharer(folder, "2"),
         core,
         number,
     )
@@ -170,7 +170,7 @@ def _number(text: str, otherwise: int) -> int:
     return int(text) if text.isdigit() else otherwise
 
 
-def _shared(folder: Path, level: str) -> int:
+def _find_sharer(folder: Path, level: str) -> int:
     """Return the first hardware thread that shares a cache, -1 where there is none such."""
     for index in sorted((folder / "cache").glob("index*")):
         if text_of(index / "level") == level and text_of(index / "type") != "Instruction":

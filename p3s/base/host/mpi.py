@@ -139,7 +139,7 @@ def launcher_family(launcher: str) -> str | None:
     return None
 
 
-def _found(names: Sequence[str], near: Sequence[str] = ()) -> list[str]:
+def _find_programs(names: Sequence[str], near: Sequence[str] = ()) -> list[str]:
     """Return the programs of some names beside this Python, on PATH and in the folders ``near``."""
     beside = str(Path(sys.executable).parent)
     folders = [beside, *os.environ.get("PATH", "").split(os.pathsep), *near]
@@ -153,7 +153,7 @@ def find_mpi(near: Sequence[str] = ()) -> list[MpiInstall]:
     Those usable everywhere come first. Errors: none; an MPI whose compiler wrapper does not work is
     left out.
     """
-    return list(_find(tuple(_found(("mpicc", "mpicc.openmpi", "mpicc.mpich"), near))))
+    return list(_find(tuple(_find_programs(("mpicc", "mpicc.openmpi", "mpicc.mpich"), near))))
 
 
 @functools.cache
@@ -170,14 +170,14 @@ def _find(compilers: tuple[str, ...]) -> tuple[MpiInstall, ...]:
     return tuple(order)
 
 
-def linked(program: str) -> str:
+def list_libraries(program: str) -> str:
     """Return what ldd says of a program, empty if it is not dynamically linked."""
     return ask(["ldd", program]) or ""
 
 
 def library_of(program: str) -> tuple[str, str] | None:
     """Return (family, path of libmpi) of a dynamically linked program, or None."""
-    for match in _LIBRARY.finditer(linked(program)):
+    for match in _LIBRARY.finditer(list_libraries(program)):
         return _family_of_number(match["number"]), match["path"] or ""
     return None
 
@@ -267,7 +267,7 @@ def family_of_srun(words: Sequence[str]) -> str | None:
     return MPICH if kind in ("pmi2", "cray_shasta") else None
 
 
-def _asked(
+def _identify_mpi(
     program: str | None, launcher: str | None, likely: str | None
 ) -> tuple[str | None, str, str | None]:
     """Return the family of a program's MPI, its libmpi if known, and the path of its launcher."""
@@ -287,7 +287,7 @@ def libmpi_for(program: str | None, launcher: str | None, likely: str | None = N
 
     The program is linked to it, or its mpi4py loads it, or else it lies beside the launcher.
     """
-    family, library, launcher_path = _asked(program, launcher, likely)
+    family, library, launcher_path = _identify_mpi(program, launcher, likely)
     python = library_of_python(program) if program and not library else None
     if python and family in (python[0], None):
         library = python[1]
@@ -306,7 +306,7 @@ def libmpi_for(program: str | None, launcher: str | None, likely: str | None = N
 
 def launchers() -> list[str]:
     """Return the launchers of MPIs beside this Python and on PATH."""
-    return _found(("mpiexec", "mpiexec.openmpi", "mpiexec.mpich"))
+    return _find_programs(("mpiexec", "mpiexec.openmpi", "mpiexec.mpich"))
 
 
 def mpi_for(
@@ -318,7 +318,7 @@ def mpi_for(
     that is not of one MPI (srun, one that P3S does not know) Python says what mpi4py loads, and
     a script follows ``likely``, a family, if it is given.
     """
-    family, library, launcher_path = _asked(program, launcher, likely)
+    family, library, launcher_path = _identify_mpi(program, launcher, likely)
     folder = os.path.dirname(launcher_path or "")
     prefix = str(Path(library).parent.parent) if library else ""
 

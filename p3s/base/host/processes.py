@@ -24,7 +24,7 @@ def new_mark() -> str:
     return secrets.token_hex(16)
 
 
-def marked(mark: str) -> list[int]:
+def find_marked(mark: str) -> list[int]:
     """Return the ids of the processes of a run on this machine, by the mark they inherited."""
     wanted = f"{MARK}={mark}".encode()
     found = []
@@ -52,13 +52,13 @@ def stop(process: subprocess.Popen[Any], mark: str, grace_s: float) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     # Launchers put ranks into sessions of their own; an ended launcher can leave them behind.
-    left = marked(mark)
+    left = find_marked(mark)
     if left:
         _signal(left, signal.SIGTERM)
         deadline = time.monotonic() + _ASKED_S
-        while marked(mark) and time.monotonic() < deadline:
+        while find_marked(mark) and time.monotonic() < deadline:
             time.sleep(0.05)
-        _signal(marked(mark), signal.SIGKILL)
+        _signal(find_marked(mark), signal.SIGKILL)
 
 
 def run_session(

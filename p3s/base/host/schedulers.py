@@ -173,7 +173,7 @@ class Slurm(Scheduler):
         # In a file name % begins a number of the job's.
         log = _path(job.log).replace("%", "%%")
         number = "%A_%a" if job.tasks else "%j"
-        return [*found, f"--output={_quoted(f'{log}-{number}.out')}"]
+        return [*found, f"--output={_quote_spaces(f'{log}-{number}.out')}"]
 
     def environment(self, job: Job) -> list[str]:
         """Return what srun does not take from the job, from 22.05 on."""
@@ -210,7 +210,7 @@ class PBS(Scheduler):
         if ":" in folder:
             raise P3SError(f"{folder[:60]!r}: PBS takes what is before a colon for a host's name")
         # Of a directory PBS makes the name of the file, JOB.OU, itself.
-        return [*found, *self._further(job), "-j oe", f"-o {_quoted(folder + '/')}"]
+        return [*found, *self._further(job), "-j oe", f"-o {_quote_spaces(folder + '/')}"]
 
     def _select(self, job: Job) -> str:
         """Return the chunks: whole nodes, the last one with what is left, or one for each rank."""
@@ -341,7 +341,7 @@ def _path(path: Path, but: str = "") -> str:
     return text
 
 
-def _quoted(text: str) -> str:
+def _quote_spaces(text: str) -> str:
     return f'"{text}"' if " " in _path(Path(text), _QUOTES) else text
 
 
@@ -381,13 +381,19 @@ def script(
     lines += ["", "set -e"]
     lines += [f"module load {_module(name)}" for name in around.modules]
     if around.activate is not None:
-        lines.append(f". {quoted(around.activate)}")
+        lines.append(f". {quote_path(around.activate)}")
     # Not before: modules and activate may use variables that are not set.
-    lines += ["set -u", f"cd {quoted(around.directory)}", *scheduler.environment(job), *before, ""]
+    lines += [
+        "set -u",
+        f"cd {quote_path(around.directory)}",
+        *scheduler.environment(job),
+        *before,
+        "",
+    ]
     if len(commands) == 1:
-        return "\n".join([*lines, _folded(commands[0]), ""])
+        return "\n".join([*lines, _fold_command(commands[0]), ""])
     lines += _STEP
-    lines += [_folded(["step", *words]) for words in commands]
+    lines += [_fold_command(["step", *words]) for words in commands]
     return "\n".join([*lines, "exit $partly", ""])
 
 
@@ -402,7 +408,7 @@ _STEP = (
 )
 
 
-def _folded(words: Sequence[str]) -> str:
+def _fold_command(words: Sequence[str]) -> str:
     """Return a command on lines that can be read."""
     lines = [words[0]]
     for word in words[1:]:
@@ -422,19 +428,19 @@ def of_array(scheduler: Scheduler, counts: Sequence[int]) -> list[str]:
 def by_hand(scheduler: Scheduler, scripts: Sequence[Path], last: Path | None) -> str:
     """Return a shell script that hands batch scripts over; ``last`` runs when all have ended."""
     folder = scripts[0].parent
-    lines = ["#!/bin/bash", "set -eu -o pipefail", f"cd {quoted(folder)}"]
+    lines = ["#!/bin/bash", "set -eu -o pipefail", f"cd {quote_path(folder)}"]
     names = [f"job{k}" for k in range(1, len(scripts) + 1)]
     for name, path in zip(names, scripts, strict=True):
-        lines.append(f"{name}=$({scheduler.by_hand(quoted(Path(path.name)))})")
+        lines.append(f"{name}=$({scheduler.by_hand(quote_path(Path(path.name)))})")
     lines.append(f'echo "submitted: {" ".join(f"${name}" for name in names)}"')
     if last is not None:
         options = scheduler.after([f"${name}" for name in names])
         after = " ".join([*options[:-1], f'"{options[-1]}"'])
-        lines.append(scheduler.by_hand(quoted(Path(last.name)), after))
+        lines.append(scheduler.by_hand(quote_path(Path(last.name)), after))
     return "\n".join([*lines, ""])
 
 
-def quoted(path: Path) -> str:
+def quote_path(path: Path) -> str:
     """Return a path as a word of a shell. Errors: P3SError where it would not be one line."""
     return shlex.quote(_path(path))
 

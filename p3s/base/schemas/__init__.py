@@ -28,7 +28,7 @@ def first_problem(value: Any, schema: Mapping[str, Any]) -> str:
     error = next(_validator()(schema).iter_errors(value), None)
     if error is None:
         return ""
-    key, why = _why(error)
+    key, why = _explain_error(error)
     place = "".join(map(_step, [*error.absolute_path, *key]))
     return f"{place.removeprefix('.') or 'it'} {why}"
 
@@ -52,7 +52,7 @@ def _validator() -> Any:
     )
 
 
-def _why(error: ValidationError) -> tuple[list[Any], str]:
+def _explain_error(error: ValidationError) -> tuple[list[Any], str]:
     """Return the member of the place that is meant, if it is one, and what is wrong, in words."""
     value, rule = error.instance, error.validator_value
     shown: dict[str, Callable[[], str]] = {
@@ -69,18 +69,18 @@ def _why(error: ValidationError) -> tuple[list[Any], str]:
         return [next(key for key in value if key not in known)], "is not known"
     if error.validator == "anyOf":  # the first alternative that is of the value's type, else any
         inner = next((e for e in error.context if e.validator != "type"), error.context[0])
-        key, why = _why(inner)
+        key, why = _explain_error(inner)
         return [*inner.relative_path, *key], why
     if error.validator in ("minItems", "maxItems"):
         return [], f"has {len(value)} entries, not {rule}"
-    return [], f"is {_shown(value)}, {shown[str(error.validator)]()}"
+    return [], f"is {_format_value(value)}, {shown[str(error.validator)]()}"
 
 
 def _step(key: Any) -> str:
     return f"[{key}]" if isinstance(key, int) else f".{_name(key)}"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a value as one short printable line."""
     if isinstance(value, (dict, list)):
         return "a list" if isinstance(value, list) else "an object"

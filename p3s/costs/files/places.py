@@ -24,7 +24,7 @@ _STREAMS = ("fopen", "fclose", "fread", "fwrite", "fflush", "fprintf")
 
 
 @dataclass(frozen=True)
-class Seen:
+class FileSample:
     """What a place did at one traced count.
 
     Of one event of one process: ``calls``, ``nbytes`` (of a sync: what was written since the one
@@ -58,10 +58,10 @@ class FilePlace:
     ranks_per_file: str
     pattern: str
     follows: float
-    seen: tuple[Seen, ...]
+    seen: tuple[FileSample, ...]
 
     @property
-    def last(self) -> Seen:
+    def last(self) -> FileSample:
         """What was done at the largest traced count."""
         return self.seen[-1]
 
@@ -79,7 +79,7 @@ class FilePlace:
 def places_of(root: Path, model: Model) -> dict[tuple[str, str], FilePlace]:
     """Return the places of a study's traced runs that use files, by site and operation."""
     group = {(it.site, it.op): it.phase for it in model.items}
-    seen: dict[tuple[str, str], list[Seen]] = {}
+    seen: dict[tuple[str, str], list[FileSample]] = {}
     last: dict[tuple[str, str], tuple[FileUse, np.ndarray]] = {}
     for n in sorted(model.counts):
         use = load_uses(root, n)
@@ -90,7 +90,7 @@ def places_of(root: Path, model: Model) -> dict[tuple[str, str], FilePlace]:
             rows = np.flatnonzero(use.place == k)
             if len(rows):
                 mine = written[group.get(place, -1)]
-                seen.setdefault(place, []).append(_seen(n, use, place[1], rows, mine))
+                seen.setdefault(place, []).append(_sample_use(n, use, place[1], rows, mine))
                 last[place] = use, rows
     return {place: _place(place, found, *last[place]) for place, found in seen.items()}
 
@@ -106,7 +106,7 @@ def _written(use: FileUse, group: Mapping[tuple[str, str], int]) -> np.ndarray:
     return out
 
 
-def _seen(n: int, use: FileUse, op: str, rows: np.ndarray, written: np.ndarray) -> Seen:
+def _sample_use(n: int, use: FileUse, op: str, rows: np.ndarray, written: np.ndarray) -> FileSample:
     events = use.column("events")[rows].astype(np.float64)
     took = use.column("elapsed_ns")[rows] / events / 1e9
     nbytes, syncs = written[use.rank[rows]].T
@@ -115,7 +115,7 @@ def _seen(n: int, use: FileUse, op: str, rows: np.ndarray, written: np.ndarray) 
         some = (nbytes > 0) | (syncs > 0)
         each = (nbytes / np.maximum(syncs, 1.0))[some] if some.any() else np.zeros(1)
     again = np.maximum(use.column("truncates")[rows] - use.column("files")[rows], 0)
-    return Seen(
+    return FileSample(
         n,
         len(rows),
         len(rows) / max(len(np.unique(use.column("file")[rows])), 1),
@@ -127,7 +127,7 @@ def _seen(n: int, use: FileUse, op: str, rows: np.ndarray, written: np.ndarray) 
 
 
 def _place(
-    place: tuple[str, str], seen: Sequence[Seen], use: FileUse, rows: np.ndarray
+    place: tuple[str, str], seen: Sequence[FileSample], use: FileUse, rows: np.ndarray
 ) -> FilePlace:
     site, op = place
     placed, dense, follows = (
@@ -155,7 +155,7 @@ def _way(op: str, aggregated: np.ndarray) -> str:
     return "collective" if is_file_collective(op) else "mpi"
 
 
-def _sharing(op: str, seen: Sequence[Seen]) -> str:
+def _sharing(op: str, seen: Sequence[FileSample]) -> str:
     """Return how many processes use a file, as a law of n in words."""
     if file_work(op) == OPEN and is_file_collective(op):
         return "one for all that open it"
@@ -234,16 +234,18 @@ def span_of(
 ) -> Span:
     """Return the time of one event of a process that moves ``nbytes``, ``mean`` of all of them."""
     if system is not None:
-        found = _on(system, place, n, place.what, nbytes)
+        found = _estimate_time(system, place, n, place.what, nbytes)
         if found is not None and place.what == OPEN and place.sharing == OWN and place.last.renews:
-            waits = _on(system, place, n, RENEW, nbytes * place.last.renews)
+            waits = _estimate_time(system, place, n, RENEW, nbytes * place.last.renews)
             return found.plus(waits) if waits is not None else found
         if found is not None:
             return found
     return as_traced(place, n, nbytes, mean * place.processes(n))
 
 
-def _on(system: FileSystem, place: FilePlace, n: int, what: str, nbytes: float) -> Span | None:
+def _estimate_time(
+    system: FileSystem, place: FilePlace, n: int, what: str, nbytes: float
+) -> Span | None:
     return system.seconds(
         place.way,
         place.sharing,
@@ -268,11 +270,11 @@ def as_traced(place: FilePlace, n: int, nbytes: float, all_bytes: float) -> Span
     own = nbytes * moving[0].seconds / moving[0].nbytes
     rates = [one.processes * one.nbytes / one.seconds for one in moving]
     limited = all_bytes / max(rates)
-    seconds = max(own, limited) if _saturated(moving, rates) else own
+    seconds = max(own, limited) if _is_saturated(moving, rates) else own
     return Span(seconds, min(own, limited) / 2, max(own, limited) * 2)
 
 
-def _saturated(seen: Sequence[Seen], rates: Sequence[float]) -> bool:
+def _is_saturated(seen: Sequence[FileSample], rates: Sequence[float]) -> bool:
     """Tell whether the rate of all grew by less than half of what the processes did at the end."""
     if len(seen) < 2:
         return False
@@ -280,7 +282,7 @@ def _saturated(seen: Sequence[Seen], rates: Sequence[float]) -> bool:
     return more > 1 and rates[-1] / rates[-2] < more**0.5
 
 
-def _trend(seen: Sequence[Seen], n: int) -> Span:
+def _trend(seen: Sequence[FileSample], n: int) -> Span:
     """Return the time at a count as it goes with the traced ones; between theirs and n times it."""
     from p3s.laws.lawfinder import find_law
 

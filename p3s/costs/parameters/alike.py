@@ -19,10 +19,10 @@ from p3s.costs.parameters.structure import (
     Differs,
     Numbers,
     Path,
-    filled,
-    joined,
+    join_values,
     numbering,
-    renumbered,
+    renumber_items,
+    replace_numbers,
 )
 from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import Expr, num
@@ -73,21 +73,20 @@ def alike(models: Sequence[tuple[Setting, Model]]) -> tuple[list[Alike], dict[st
         for k, part in enumerate(parts):
             reference = part.members[0]
             try:
-                made = renumbered(model, numbering(model, reference.model))
-                parts[k] = _joined([*part.members, Member(setting, made)])
+                made = renumber_items(model, numbering(model, reference.model))
+                parts[k] = _join_members([*part.members, Member(setting, made)])
                 break
             except Differs as err:
-                why[setting_name(setting)] = (
-                    f"{_what(err, reference.model)} than at {setting_name(reference.setting)}"
-                )
+                what = _name_difference(err, reference.model)
+                why[setting_name(setting)] = f"{what} than at {setting_name(reference.setting)}"
         else:
-            parts.append(Alike([Member(setting, renumbered(model, range(len(model.items))))]))
+            parts.append(Alike([Member(setting, renumber_items(model, range(len(model.items))))]))
     out = sorted(parts, key=lambda p: -len(p.members))
     left = {setting_name(p.members[0].setting) for p in out if len(p.members) == 1}
     return out, {name: text for name, text in why.items() if name in left}
 
 
-def _joined(members: list[Member]) -> Alike:
+def _join_members(members: list[Member]) -> Alike:
     """Return members as models of one structure; raises Differs.
 
     Where they differ in the order of events alone (iterations listed one by one), that is left out.
@@ -104,7 +103,7 @@ def _joined(members: list[Member]) -> Alike:
 
 def _with_numbers(members: Sequence[Member]) -> Alike:
     numbers: Numbers = {}
-    models = joined([each.model for each in members], numbers)
+    models = join_values([each.model for each in members], numbers)
     return Alike(
         [replace(each, model=model) for each, model in zip(members, models, strict=True)], numbers
     )
@@ -140,7 +139,7 @@ _OTHER_PARTS = {
 }
 
 
-def _what(err: Differs, model: Model) -> str:
+def _name_difference(err: Differs, model: Model) -> str:
     """Return in words where a model differs."""
     if not err.path:
         return str(err)
@@ -168,7 +167,7 @@ def _same_shapes(members: list[Member]) -> list[Member]:
             if len(laws) < len(out) or any(law.expr is None for law in laws):
                 continue
             try:
-                joined([law.expr for law in laws], {}, path)
+                join_values([law.expr for law in laws], {}, path)
             except Differs:
                 out = _with_shape(out, path, laws)
     return out
@@ -191,7 +190,7 @@ def _with_shape(members: list[Member], path: Path, laws: Sequence[SizeLaw]) -> l
                 for expr, law, member in zip(exprs, laws, members, strict=True)
             ):
                 return [
-                    replace(member, model=filled(member.model, {path: expr}))
+                    replace(member, model=replace_numbers(member.model, {path: expr}))
                     for member, expr in zip(members, exprs, strict=True)
                 ]
     raise Differs(path[:-1])

@@ -16,7 +16,7 @@ from p3s.base.settings import Setting, setting_name, value_text
 from p3s.costs.gather import work_of
 from p3s.costs.parameters.alike import Alike, nearest, numbers_at
 from p3s.costs.parameters.laws import FITTED, Call, Law, Means
-from p3s.costs.parameters.structure import Path, below, filled
+from p3s.costs.parameters.structure import Path, below, replace_numbers
 from p3s.costs.parameters.work import symbols, work_at
 from p3s.laws.counts import WorkLaw
 from p3s.laws.lawfinder import find_law
@@ -35,7 +35,7 @@ AnyLaw = TypeVar("AnyLaw", CountLaw, SizeLaw)
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FamilyLaws:
     """Settings alike with the laws fitted to some of them: all there is to make a model of.
 
     use: numbers of the members they were fitted to; laws: of every number; work: of segments.
@@ -64,13 +64,13 @@ def outside(settings: Sequence[Setting], wanted: Setting) -> float:
     return ratio
 
 
-def model_at(fitted: Fitted, setting: Setting) -> Model:
+def model_at(fitted: FamilyLaws, setting: Setting) -> Model:
     """Return the model at a setting; raises P3SError where a law has no value there."""
     order = [fitted.use[k] for k in nearest(fitted.settings, setting)]
     models = [fitted.part.members[m].model for m in order]
     beyond = outside(fitted.settings, setting)
     numbers = numbers_at(fitted.laws, setting, models[0])
-    made = filled(models[0], numbers)
+    made = replace_numbers(models[0], numbers)
     counts = sorted({n for m in models for n in m.counts})
     work = work_at(fitted.part, order, fitted.work, setting, symbols(numbers), math.log2(beyond))
     model = replace(
@@ -101,7 +101,7 @@ def model_at(fitted: Fitted, setting: Setting) -> Model:
     )
     dims = {str(n): tuple(model_grid(model, n).dims) for n in counts}
     model = replace(model, grid=replace(model.grid, dims=dims))
-    return _with_sums(_judged(model, fitted, models, setting))
+    return _with_sums(_judge_items(model, fitted, models, setting))
 
 
 def _item(item: Item, twins: Sequence[Item]) -> Item:
@@ -193,7 +193,7 @@ def _with_shares(model: Model) -> Model:
 
 # ---- how sure it is --------------------------------------------------------------------------
 def leave_out(
-    fitted: Fitted, member: int, tables: Sequence[PointTable]
+    fitted: FamilyLaws, member: int, tables: Sequence[PointTable]
 ) -> tuple[HoldOut, tuple[Call, ...]]:
     """Return how a family that was fitted without a member does at all its counts.
 
@@ -248,7 +248,9 @@ def summary(report: Comparison) -> Summary:
     )
 
 
-def _judged(model: Model, fitted: Fitted, models: Sequence[Model], setting: Setting) -> Model:
+def _judge_items(
+    model: Model, fitted: FamilyLaws, models: Sequence[Model], setting: Setting
+) -> Model:
     """Return the model with verdicts: no better than those of the models it was made of."""
     held, missed = fitted.holdout, fitted.missed
     weights_missed = held.weights_missed if held is not None else ()

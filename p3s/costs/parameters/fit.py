@@ -15,9 +15,9 @@ from p3s.base.ops import COMPLETION
 from p3s.base.settings import MIN_SETTINGS, Setting, parse_setting, setting_name
 from p3s.costs.gather import measured_at, own_points, x_scale
 from p3s.costs.parameters.alike import Alike, alike, laws_of, nearest
-from p3s.costs.parameters.derive import Fitted, leave_out, model_at, summary
+from p3s.costs.parameters.derive import FamilyLaws, leave_out, model_at, summary
 from p3s.costs.parameters.laws import FITTED, Call, Equation, Family, Law, Number, Part, SettingInfo
-from p3s.costs.parameters.structure import Path, below, filled, value_at
+from p3s.costs.parameters.structure import Path, below, replace_numbers, value_at
 from p3s.costs.parameters.work import fit_family_work, symbol
 from p3s.costs.points import Point
 from p3s.model.compare import compare
@@ -29,7 +29,7 @@ from p3s.signature.times import Times
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedSetting:
     """A traced setting: its signatures by count, and its model, None where these are too few."""
 
     setting: Setting
@@ -42,7 +42,7 @@ class Traced:
         return setting_name(self.setting)
 
 
-def fit_family(names: Sequence[str], traced: Sequence[Traced]) -> Family:
+def fit_family(names: Sequence[str], traced: Sequence[TracedSetting]) -> Family:
     """Return the laws of parameters with these names; at least two settings must have a model."""
     parts, alone = alike([(one.setting, one.model) for one in traced if one.model is not None])
     tables = {one.name: one.tables for one in traced}
@@ -78,7 +78,7 @@ def _part(part: Alike, tables_of: Mapping[str, Sequence[PointTable]]) -> Part:
             setting=names[last],
         )
     else:
-        without = Fitted(part, rest, laws_of(part, rest), fit_family_work(part, rest, tables))
+        without = FamilyLaws(part, rest, laws_of(part, rest), fit_family_work(part, rest, tables))
         held, missed = leave_out(without, last, tables[last])
     return Part(
         settings=tuple(names),
@@ -112,21 +112,21 @@ def _equations(model: Model, laws: Mapping[Path, Law]) -> list[Equation]:
         used = below(laws, *place)
         states = {law.state for law in used.values()}
         state = next(s for s in ("fitted", "open", "exact") if s in states)
-        shown = {path: _shown(law) for path, law in used.items() if isinstance(law, Number)}
-        expr = None if form == "stat" else filled(value_at(model, place), shown)
+        shown = {path: _round_law(law) for path, law in used.items() if isinstance(law, Number)}
+        expr = None if form == "stat" else replace_numbers(value_at(model, place), shown)
         made = found.setdefault(f"{of} {expr} {state}", Equation(of, expr, state, ()))
         names = tuple(dict.fromkeys((*made.names, name)))
         found[f"{of} {expr} {state}"] = replace(made, names=names)
     return list(found.values())
 
 
-def _shown(law: Number) -> list[object]:
+def _round_law(law: Number) -> list[object]:
     """Return a number as an expression in the parameters; one without an exact law, rounded."""
     exact = law.expr if law.state != FITTED else None
     return exact or ["num", round(sum(c for c, _ in law.terms)), 1]
 
 
-def _check(family: Family, models: Mapping[str, Model], one: Traced) -> HoldOut:
+def _check(family: Family, models: Mapping[str, Model], one: TracedSetting) -> HoldOut:
     """Compare the family with a setting that has too few counts for a model of its own."""
     n = max(t.np for t in one.tables)
     try:
@@ -154,7 +154,7 @@ def choose(family: Family, setting: Setting) -> Part:
     )
 
 
-def fitted_of(part: Part, models: Mapping[str, Model]) -> Fitted:
+def fitted_of(part: Part, models: Mapping[str, Model]) -> FamilyLaws:
     """Return a part of family.json with the models of its settings, by name.
 
     Raises P3SError where they are not those that the laws were fitted to.
@@ -165,10 +165,10 @@ def fitted_of(part: Part, models: Mapping[str, Model]) -> Fitted:
         raise P3SError("family.json is not of these models; run p3s model again")
     laws = {path_of[name]: law for name, law in part.laws.items()}
     every = tuple(range(len(made.members)))
-    return Fitted(made, every, laws, part.work, part.holdout, part.missed)
+    return FamilyLaws(made, every, laws, part.work, part.holdout, part.missed)
 
 
-def derived(
+def derive_model(
     family: Family,
     part: Part,
     models: Mapping[str, Model],

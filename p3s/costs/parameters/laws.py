@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from p3s.base.errors import P3SError
-from p3s.base.serialise import Published
+from p3s.base.serialise import FileFormat
 from p3s.base.settings import Setting, without_threads
 from p3s.laws import lawfinder
 from p3s.laws.exact import value_at
@@ -178,4 +178,4 @@ class Family:
     checks: tuple[HoldOut, ...]
 
 
-FAMILY = Published("p3s.family", 2, Family, again="run p3s model again")
+FAMILY = FileFormat("p3s.family", 2, Family, again="run p3s model again")

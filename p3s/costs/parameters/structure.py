@@ -89,7 +89,7 @@ def numbering(model: Model, like: Model) -> list[int]:
     return out
 
 
-def renumbered(model: Model, number: Sequence[int]) -> Model:
+def renumber_items(model: Model, number: Sequence[int]) -> Model:
     """Return a model with its items in another order; number: the new one of every item."""
 
     def again(many: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -130,7 +130,9 @@ def renumbered(model: Model, number: Sequence[int]) -> Model:
 
 
 # ---- numbers that differ -----------------------------------------------------------------------
-def joined(values: Sequence[Any], numbers: Numbers, path: Path = (), amount: bool = True) -> Any:
+def join_values(
+    values: Sequence[Any], numbers: Numbers, path: Path = (), amount: bool = True
+) -> Any:
     """Return values of one structure, the same but for factors of one and summands of zero.
 
     numbers: gets those that differ, each a Fraction, a float, or a law of means. amount: else all
@@ -155,7 +157,8 @@ def joined(values: Sequence[Any], numbers: Numbers, path: Path = (), amount: boo
         if len({len(value) for value in values}) > 1:
             raise Differs(path)
         parts = [
-            joined(each, numbers, (*path, k)) for k, each in enumerate(zip(*values, strict=True))
+            join_values(each, numbers, (*path, k))
+            for k, each in enumerate(zip(*values, strict=True))
         ]
         return [type(first)(each) for each in zip(*parts, strict=True)]
     if not isinstance(first, (int, float)) or isinstance(first, bool):
@@ -175,7 +178,7 @@ def _joined_records(
         each = [getattr(value, name) for value in values]
         # a sample of irregular partners has amounts
         amount = amount or (name == "relation" and getattr(each[0], "kind", "") == "sample")
-        parts[name] = joined(each, numbers, (*path, name), amount)
+        parts[name] = join_values(each, numbers, (*path, name), amount)
     return [
         replace(value, **{name: each[k] for name, each in parts.items()})
         for k, value in enumerate(values)
@@ -200,7 +203,7 @@ def _is_expr(value: Any) -> bool:
 def _joined_exprs(exprs: Sequence[Any], numbers: Numbers, path: Path) -> list[Any]:
     """Return expressions of one shape; a factor of one and a summand of zero are put back."""
     if len({(expr[0], len(expr)) for expr in exprs}) > 1:
-        exprs = _padded(exprs, path)
+        exprs = _pad_exprs(exprs, path)
     if exprs[0][0] == "num":
         if any(expr != exprs[0] for expr in exprs):
             numbers[path] = [Fraction(expr[1], expr[2]) for expr in exprs]
@@ -216,7 +219,7 @@ def _joined_exprs(exprs: Sequence[Any], numbers: Numbers, path: Path) -> list[An
     return [list(each) for each in zip(*parts, strict=True)]
 
 
-def _padded(exprs: Sequence[Any], path: Path) -> list[Any]:
+def _pad_exprs(exprs: Sequence[Any], path: Path) -> list[Any]:
     for op, nothing in (("mul", num(1)), ("add", num(0))):
         longest = max((e for e in exprs if e[0] == op), key=len, default=None)
         if longest is None or "num" not in (longest[1][0], longest[-1][0]):
@@ -234,7 +237,7 @@ def _padded(exprs: Sequence[Any], path: Path) -> list[Any]:
     raise Differs(path)
 
 
-def filled(value: Any, numbers: Mapping[Path, Any]) -> Any:
+def replace_numbers(value: Any, numbers: Mapping[Path, Any]) -> Any:
     """Return a record or an expression with other numbers, laws or expressions at some places."""
     if () in numbers:
         new = numbers[()]
@@ -249,9 +252,13 @@ def filled(value: Any, numbers: Mapping[Path, Any]) -> Any:
     if not inside:
         return value
     if isinstance(value, (list, tuple)):
-        return type(value)(filled(part, inside.get(k, {})) for k, part in enumerate(value))
+        return type(value)(replace_numbers(part, inside.get(k, {})) for k, part in enumerate(value))
     return replace(
-        value, **{str(name): filled(getattr(value, str(name)), new) for name, new in inside.items()}
+        value,
+        **{
+            str(name): replace_numbers(getattr(value, str(name)), new)
+            for name, new in inside.items()
+        },
     )
 
 

@@ -19,17 +19,24 @@ import numpy as np
 from p3s.base.settings import Setting
 from p3s.costs.parameters.alike import Alike
 from p3s.costs.parameters.laws import find_number, with_values
-from p3s.costs.parameters.structure import Differs, Numbers, Path, as_fraction, filled, joined
+from p3s.costs.parameters.structure import (
+    Differs,
+    Numbers,
+    Path,
+    as_fraction,
+    join_values,
+    replace_numbers,
+)
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
-from p3s.laws.sums import SELDOM, near, ranked
+from p3s.laws.sums import SELDOM, near, search_sums
 from p3s.model.evaluate import model_grid
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
 from p3s.model.types import Model
 from p3s.model.work.features import ONCE, Feature, features, values_of
 from p3s.model.work.flows import Run, run_of
-from p3s.model.work.segments import counts_and_work, places_of, samples_at, segment_of, thinned
+from p3s.model.work.segments import counts_and_work, places_of, samples_at, segment_of, thin_samples
 from p3s.model.work_types import Case, PhaseWork, Segment, WorkPlace
 from p3s.signature.tables import PointTable
 
@@ -118,7 +125,7 @@ def family_features(part: Alike, use: Sequence[int]) -> list[Feature]:
             mark = marks.setdefault(tuple(values), _MARK + len(marks))
             name_of.setdefault(mark, symbol(path))
             marked[path] = Fraction(mark)
-    items = filled(part.members[0].model, marked).items
+    items = replace_numbers(part.members[0].model, marked).items
     sizes = [slot.elements.expr for it in items for slot in it.slots if slot.elements.expr]
 
     def unmarked(expr: Any) -> Any:
@@ -173,12 +180,12 @@ def _law(
         (count,), (work,) = counts_and_work(mine, [a], run.grid.n)
         samples = samples_at(run, count, work, (a, b), basis)
         if samples is not None:
-            seen.append(thinned(samples, _RANKS))
+            seen.append(thin_samples(samples, _RANKS))
             label.append(np.full(len(seen[-1].ranks), number))
     x = np.concatenate([s.features for s in seen])
     y = np.concatenate([s.work for s in seen])
     bits, nest = [f.bits for f in basis], [i for i, f in enumerate(basis) if f.nest]
-    found = near(ranked(x, y, np.concatenate(label), bits, nest, like))
+    found = near(search_sums(x, y, np.concatenate(label), bits, nest, like))
     laws = [law for _, law in found]
     return segment_of(laws, seen, basis), laws[0].which
 
@@ -259,11 +266,13 @@ def _cases(
     ]
     numbers: Numbers = {}
     try:
-        made = joined([cases for _, cases in others], numbers)[0]
+        made = join_values([cases for _, cases in others], numbers)[0]
     except Differs:
         return place.cases
     laws = {path: find_number([s for s, _ in others], v) for path, v in numbers.items()}
-    cases: tuple[Case, ...] = filled(made, {p: law.rounded(setting) for p, law in laws.items()})
+    cases: tuple[Case, ...] = replace_numbers(
+        made, {p: law.rounded(setting) for p, law in laws.items()}
+    )
     return cases
 
 

@@ -71,7 +71,7 @@ class Cells(Spent):
     weight: np.ndarray
 
 
-def measured(
+def measure_cells(
     t: PointTable,
     places: Sequence[Place],
     weight: np.ndarray,
@@ -100,7 +100,7 @@ def measured(
     )
 
 
-class Predicted:
+class PredictedCells:
     """The model of an input at any count, evaluated once for each."""
 
     def __init__(self, model: Model) -> None:
@@ -147,7 +147,7 @@ def some_ranks(dims: Sequence[int], n: int) -> np.ndarray:
     )
 
 
-def interpolated(points: Mapping[int, float], n: float) -> float:
+def interpolate_value(points: Mapping[int, float], n: float) -> float:
     """Return a value at ``n`` from those at the two counts next to it: by a power law, by a
     straight line where one of them is 0; 0 without points."""
     if n in points:

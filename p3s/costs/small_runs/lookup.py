@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from p3s.base.serialise import Natural, NotNegative
-from p3s.costs.small_runs.cells import Predicted, interpolated
+from p3s.costs.small_runs.cells import PredictedCells, interpolate_value
 from p3s.model.grid import admissible
 from p3s.model.types import Model
 from p3s.model.work.scic import instruction_groups
@@ -126,7 +126,7 @@ class Curve:
     looked at, place: before or in the calls of one place, None: of the phase.
     """
 
-    predicted: Predicted
+    predicted: PredictedCells
     phase: int
     roles: Sequence[Role]
     by_work: bool = True
@@ -170,7 +170,7 @@ class Curve:
         above = int(np.searchsorted(steps, n))
         found = {m: self.value(m) for m in steps[max(above - 1, 0) : above + 1]}
         known = {m: value for m, value in found.items() if value is not None}
-        return interpolated(known, n) if len(known) == 2 else None
+        return interpolate_value(known, n) if len(known) == 2 else None
 
 
 def _crossing(value: float, a: int, low: float, b: int, high: float) -> float:
@@ -220,7 +220,7 @@ def look_up(curve: Curve, value: float, start: int, refine: bool = True) -> Matc
         if last is not None and _is_between(value, last[1], here) and last[1] != here:
             crossing = _crossing(value, *last, n, here)
             if crossing >= start:
-                return _found(curve, crossing, value, refine)
+                return _locate_match(curve, crossing, value, refine)
             below = crossing
         if n >= start:
             seen.append(here)
@@ -229,7 +229,7 @@ def look_up(curve: Curve, value: float, start: int, refine: bool = True) -> Matc
                 break
         last = (n, here)
     if below is not None:
-        return _found(curve, below, value, refine)
+        return _locate_match(curve, below, value, refine)
     if len(seen) > 1 and _is_flat(seen):
         return Match(why="is the same at every count")
     return Match(why="is that of no count" if seen else "cannot be predicted")
@@ -243,7 +243,7 @@ def _is_flat(values: Sequence[float]) -> bool:
     return max(values) - min(values) <= _FLAT * max(values)
 
 
-def _found(curve: Curve, n: float, value: float, refine: bool) -> Match:
+def _locate_match(curve: Curve, n: float, value: float, refine: bool) -> Match:
     """Return the match at a crossing of the ladder, made finer with the counts around it."""
     model = curve.predicted.model
     steps = [m for m in ladder(model) if n / 4 <= m <= n * 4]

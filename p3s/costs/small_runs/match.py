@@ -12,7 +12,7 @@ from p3s.base.errors import P3SError
 from p3s.base.serialise import Natural, NotNegative, ProcessCount
 from p3s.costs.gather import points_of
 from p3s.costs.points import Point
-from p3s.costs.small_runs.cells import Cells, InputRuns, Predicted
+from p3s.costs.small_runs.cells import Cells, InputRuns, PredictedCells
 from p3s.costs.small_runs.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
 from p3s.costs.small_runs.walk import Reference, check_program
 from p3s.model.work.scic import ranges
@@ -117,7 +117,7 @@ def match_input(reference: Reference, runs: InputRuns) -> Groups:
     """
     for t in runs.tables:
         check_program(reference.own.tables, t, f"{runs.name} at np={t.np}")
-    predicted = Predicted(reference.model)
+    predicted = PredictedCells(reference.model)
     out: Groups = {
         n: _Matching(predicted, cells, runs.name, reference.counted).found()
         for n, cells in reference.measured(runs).items()
@@ -169,7 +169,7 @@ def _without(found: Groups, whys: Mapping[int, str]) -> Groups:
 class _Matching:
     """The look-up of one count of another input; counted: work is, else it is time."""
 
-    predicted: Predicted
+    predicted: PredictedCells
     cells: Cells
     source: str
     counted: bool

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from p3s.base.ops import INIT_OPS
-from p3s.base.serialise import Published
-from p3s.capture.callpath import Where, parse
+from p3s.base.serialise import FileFormat
+from p3s.capture.callpath import FrameInfo, parse
 from p3s.signature.phases import RELEVANT_SHARE
-from p3s.signature.similarity import FOREIGN, aligned
+from p3s.signature.similarity import FOREIGN, align_sites
 from p3s.signature.structure import Node, structure
 from p3s.signature.tables import PointTable
 from p3s.signature.times import Times
@@ -40,7 +40,7 @@ Names = dict[str, tuple[Key, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
-class Same:
+class SiteMap:
     """Sites of another build -> sites of the study; how they were found.
 
     Without ``sites`` (how: SITE) both have the same.
@@ -91,16 +91,16 @@ class Same:
         return replace(times, nodes=tuple((self.site(site, known), op) for site, op in times.nodes))
 
 
-SITES = Published("p3s.far-sites", 1, Same, True, "remove it, and it is found again")
+SITES = FileFormat("p3s.far-sites", 1, SiteMap, True, "remove it, and it is found again")
 
 
-def as_words(found: Iterable[Same]) -> str:
+def as_words(found: Iterable[SiteMap]) -> str:
     """Return how the places of several runs were matched."""
     ways = {same.how for same in found}
     return " and ".join(text for how, text in HOW.items() if how in ways)
 
 
-def used(t: PointTable) -> list[Node]:
+def list_nodes(t: PointTable) -> list[Node]:
     """Return the places that a run reaches."""
     return [t.nodes[k] for k in sorted(set(t.edges[:, 2].tolist())) if k >= 0]
 
@@ -114,10 +114,10 @@ def share(t: PointTable, nodes: Iterable[Node]) -> float:
     return float(time[there[t.group]].sum() / max(time.sum(), 1))
 
 
-def known(own: Sequence[PointTable], far: PointTable) -> bool:
+def matches_study(own: Sequence[PointTable], far: PointTable) -> bool:
     """Tell whether a run is at the places of the study, but for a few that hardly matter."""
-    mine = {node for t in own for node in used(t)}
-    here = used(far)
+    mine = {node for t in own for node in list_nodes(t)}
+    here = list_nodes(far)
     strange = [node for node in here if node not in mine]
     return len(strange) <= FOREIGN * len(here) and share(far, strange) <= RELEVANT_SHARE
 
@@ -125,9 +125,9 @@ def known(own: Sequence[PointTable], far: PointTable) -> bool:
 def correspond(
     own: Sequence[PointTable],
     far: PointTable,
-    own_places: Mapping[str, Where],
-    far_places: Mapping[str, Where],
-) -> Same | None:
+    own_places: Mapping[str, FrameInfo],
+    far_places: Mapping[str, FrameInfo],
+) -> SiteMap | None:
     """Return which sites of another build are which of the study, None where it cannot be told.
 
     own_places, far_places: frame -> place, of both. Where both have names these decide: a place
@@ -135,19 +135,19 @@ def correspond(
     """
     nearest = min(own, key=lambda t: (abs(np.log(t.np / far.np)), t.np))
     for how in (LINE, FUNCTION):
-        mine = _named(own, own_places, far_places, how)
-        theirs = _named([far], far_places, own_places, how)
+        mine = _name_sites(own, own_places, far_places, how)
+        theirs = _name_sites([far], far_places, own_places, how)
         if mine is None or theirs is None:
             continue
         for tables in (own, [nearest]):
             sites = _by_name(tables, far, mine, theirs)
-            same = Same(how, sites)
+            same = SiteMap(how, sites)
             if sites and _alike(tables, same.renamed(far, own), nearest, how):
                 return same
         return None
     for tables in (own, [nearest]):
-        sites, _ = aligned(tables, far)
-        same = Same(STRUCTURE, sites)
+        sites, _ = align_sites(tables, far)
+        same = SiteMap(STRUCTURE, sites)
         shared = {site for t in own for site in t.sites} & set(far.sites)
         if any(sites.get(site, site) != site for site in shared):
             continue
@@ -157,7 +157,7 @@ def correspond(
 
 
 # ---- by name
-def _line(where: Where) -> Key | None:
+def _line(where: FrameInfo) -> Key | None:
     if not (where.function and where.line):
         return None
     return tuple(
@@ -165,7 +165,7 @@ def _line(where: Where) -> Key | None:
     )
 
 
-def _function(where: Where) -> Key | None:
+def _function(where: FrameInfo) -> Key | None:
     return (_bare(where.function),) if where.function else None
 
 
@@ -173,8 +173,11 @@ def _bare(name: str) -> str:
     return _COPY.sub("", name)
 
 
-def _named(
-    tables: Sequence[PointTable], places: Mapping[str, Where], others: Mapping[str, Where], how: str
+def _name_sites(
+    tables: Sequence[PointTable],
+    places: Mapping[str, FrameInfo],
+    others: Mapping[str, FrameInfo],
+    how: str,
 ) -> Names | None:
     """Return plain site -> its name and its offsets; None where sites that matter have none.
 
@@ -197,8 +200,8 @@ def _named(
                     tuple(w.offset for w in found),
                 )
     for t in tables:
-        lost = [node for node in used(t) if node[0].partition("#")[0] not in out]
-        if share(t, lost) > RELEVANT_SHARE or len(lost) > FOREIGN * len(used(t)):
+        lost = [node for node in list_nodes(t) if node[0].partition("#")[0] not in out]
+        if share(t, lost) > RELEVANT_SHARE or len(lost) > FOREIGN * len(list_nodes(t)):
             return None
     return out
 
@@ -212,7 +215,7 @@ def _by_name(
     def grouped(tables: Sequence[PointTable], names: Names) -> dict[Key, list[str]]:
         ops: dict[str, set[str]] = {}
         for t in tables:
-            for site, op in used(t):
+            for site, op in list_nodes(t):
                 if (plain := site.partition("#")[0]) in names:
                     ops.setdefault(plain, set()).add(op)
         out: dict[Key, list[str]] = {}
@@ -237,8 +240,8 @@ def _alike(own: Sequence[PointTable], far: PointTable, nearest: PointTable, how:
     the study that matter must occur too, and be reached by the same ranks. (Calls of different
     ranks have no order; names tell them apart.)
     """
-    mine = {node for t in own for node in used(t)}
-    here = used(far)
+    mine = {node for t in own for node in list_nodes(t)}
+    here = list_nodes(far)
     if len(set(here)) != len(here):
         return False
     both = [node for node in here if node in mine]
@@ -246,7 +249,7 @@ def _alike(own: Sequence[PointTable], far: PointTable, nearest: PointTable, how:
         return False
     if share(far, [n for n in here if n not in mine]) > RELEVANT_SHARE:
         return False
-    missing = [n for n in used(nearest) if n not in here]
+    missing = [n for n in list_nodes(nearest) if n not in here]
     if how == STRUCTURE and (
         share(nearest, missing) > RELEVANT_SHARE or not _same_ranks(nearest, far, both)
     ):

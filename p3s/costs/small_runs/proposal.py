@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.costs.small_runs.cells import Cells, Predicted
+from p3s.costs.small_runs.cells import Cells, PredictedCells
 from p3s.costs.small_runs.lookup import ladder
 from p3s.model.evaluate import model_grid
 from p3s.model.types import Model
@@ -50,7 +50,7 @@ def propose(
     workload shows that); unmatched (work is time, and no size of a message tells the count). Raises
     P3SError where the program's process grid has no form at the target."""
     model_grid(model, target)  # says which counts there are
-    predicted = Predicted(model)
+    predicted = PredictedCells(model)
     own = {n: cells for n in model.counts if (cells := predicted.at(n)) is not None}
     there = predicted.at(target)
     if there is None or not own:
@@ -96,7 +96,7 @@ def propose(
     }
 
 
-def _per_turn(predicted: Predicted, cells: Cells, k: int) -> np.ndarray:
+def _per_turn(predicted: PredictedCells, cells: Cells, k: int) -> np.ndarray:
     """Return the work per iteration of every rank that takes part in a phase."""
     mine = predicted.phase == k
     work = cells.work[mine].sum(axis=0)[(cells.calls[mine] > 0).any(axis=0)]
@@ -112,7 +112,7 @@ def _range(values: Sequence[np.ndarray]) -> Range:
     )
 
 
-def _relevant(predicted: Predicted, *cells: Cells) -> list[int]:
+def _relevant(predicted: PredictedCells, *cells: Cells) -> list[int]:
     """Return the phases with more than 1 % of the work at one of the counts."""
     out = set()
     for c in cells:
@@ -121,7 +121,7 @@ def _relevant(predicted: Predicted, *cells: Cells) -> list[int]:
     return sorted(out)
 
 
-def _sizes_tell(predicted: Predicted, own: Cells, there: Cells) -> bool:
+def _sizes_tell(predicted: PredictedCells, own: Cells, there: Cells) -> bool:
     """Tell whether the bytes per iteration of some phase are others at the target."""
     for k in range(len(own.weight)):
         mine = predicted.phase == k

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from p3s.base.errors import P3SError
-from p3s.base.serialise import ProcessCount, Published
+from p3s.base.serialise import FileFormat, ProcessCount
 from p3s.costs.small_runs.cells import InputRuns
 from p3s.costs.small_runs.match import Found, match_all
 from p3s.costs.small_runs.places import HOW, SITE
@@ -43,7 +43,7 @@ class FarFile:
             raise ValueError("a row is of no phase")
 
 
-FAR = Published("p3s.far", 2, FarFile, True, "run p3s characterize --far again")
+FAR = FileFormat("p3s.far", 2, FarFile, True, "run p3s characterize --far again")
 
 
 def far_file(reference: Reference, inputs: Sequence[InputRuns]) -> FarFile:

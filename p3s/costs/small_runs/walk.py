@@ -19,8 +19,8 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.base.serialise import Natural, ProcessCount
 from p3s.costs.gather import places_of
-from p3s.costs.small_runs.cells import Cells, InputRuns, interpolated, measured
-from p3s.costs.small_runs.places import share, used
+from p3s.costs.small_runs.cells import Cells, InputRuns, interpolate_value, measure_cells
+from p3s.costs.small_runs.places import list_nodes, share
 from p3s.costs.thesis import REACHED, least_cost
 from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
@@ -110,21 +110,21 @@ def check_program(own: Sequence[PointTable], table: PointTable, where: str) -> N
             f"{where}: work was measured in {table.work_unit} and in "
             f"{' and '.join(sorted(units))} in the study; record it again with the study's --work"
         )
-    here, unknown = used(table), _unknown(own, table)
+    here, unknown = list_nodes(table), _unknown(own, table)
     if len(unknown) > FOREIGN * len(here):
         raise P3SError(
             f"{where}: a different program: {len(unknown)} of its {len(here)} places "
-            f"are not in the study ({_named(unknown, table)}); run the study's own "
+            f"are not in the study ({_list_calls(unknown, table)}); run the study's own "
             f"program ({_module(own)}) with a smaller input"
         )
 
 
 def _unknown(own: Sequence[PointTable], table: PointTable) -> list[Node]:
-    known = {node for t in own for node in used(t)}
-    return [node for node in used(table) if node not in known]
+    known = {node for t in own for node in list_nodes(t)}
+    return [node for node in list_nodes(table) if node not in known]
 
 
-def _named(nodes: Sequence[Node], t: PointTable) -> str:
+def _list_calls(nodes: Sequence[Node], t: PointTable) -> str:
     shown = [
         f"{op} in {t.sites[site][0] if t.sites.get(site) else site or '?'}"
         for site, op in nodes[:_SHOWN]
@@ -175,7 +175,7 @@ class Reference:
 
     def _cells(self, runs: InputRuns, turns: Turns) -> dict[int, Cells]:
         return {
-            t.np: measured(
+            t.np: measure_cells(
                 t,
                 self.places,
                 np.array([turns.get((p.phase, t.np), math.nan) for p in self.model.phases]),
@@ -211,12 +211,12 @@ class Reference:
                 "phases to compare; run it at two or more"
             )
         unknown = _unknown(own, far)
-        plain = {(site.partition("#")[0], op) for t in own for site, op in used(t)}
+        plain = {(site.partition("#")[0], op) for t in own for site, op in list_nodes(t)}
         apart = [node for node in unknown if (node[0].partition("#")[0], node[1]) in plain]
         if apart and share(far, apart) > RELEVANT_SHARE:
             raise P3SError(
                 f"{where}: calls that are made through one line of the program cannot be "
-                f"told apart as they are in the study ({_named(apart, far)}); choose an "
+                f"told apart as they are in the study ({_list_calls(apart, far)}); choose an "
                 "input with more iterations"
             )
         check_program(own, far, where)
@@ -224,7 +224,7 @@ class Reference:
         if part > RELEVANT_SHARE:
             raise P3SError(
                 f"{where}: other phases: {100 * part:.0f} % of the computation is at "
-                f"places that the study does not reach ({_named(unknown, far)}); choose an "
+                f"places that the study does not reach ({_list_calls(unknown, far)}); choose an "
                 "input that takes the same way through the program"
             )
         here = self.measured(InputRuns("", (), (far.np,), [far]))[far.np]
@@ -266,8 +266,8 @@ class Reference:
         mine = theirs = 0.0
         for k in self.relevant(here.n) or range(len(self.model.phases)):
             own = {n: c for n, c in self.cells.items() if c.weight[k] > 0}
-            turns = interpolated({n: float(c.weight[k]) for n, c in own.items()}, here.n)
-            theirs += interpolated(
+            turns = interpolate_value({n: float(c.weight[k]) for n, c in own.items()}, here.n)
+            theirs += interpolate_value(
                 {n: self.total(getattr(c, what), k) for n, c in own.items()}, here.n
             )
             if here.weight[k] > 0:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from p3s.base import ops
 from p3s.base.errors import P3SError
 from p3s.base.ops import kind_of, leaves_request
-from p3s.base.text import quoted
-from p3s.formats.exported import Exported, new_export
+from p3s.base.text import quote_word
+from p3s.formats.exported import ExportResult, new_export
 from p3s.formats.otf2.library import errors, library
 from p3s.formats.otf2.sizes import to_sizes
 from p3s.formats.otf2.written import Definitions
@@ -41,7 +41,7 @@ _NO_REQUEST = frozenset(
 )
 
 
-def to_otf2(run: Run, done: Exported) -> None:
+def to_otf2(run: Run, done: ExportResult) -> None:
     """Write a run as an archive into a new directory."""
     otf2 = library()
     done.notes += run.notes
@@ -51,10 +51,10 @@ def to_otf2(run: Run, done: Exported) -> None:
         except errors(otf2) as err:
             why = " ".join(str(err).split())[:160]
             raise P3SError(f"{done.path}: OTF2 cannot write the archive: {why}") from err
-    done.command = f"otf2-print {quoted(done.path / 'traces.otf2')}"
+    done.command = f"otf2-print {quote_word(done.path / 'traces.otf2')}"
 
 
-def write_archive(otf2: Any, run: Run, directory: Path, done: Exported) -> None:
+def write_archive(otf2: Any, run: Run, directory: Path, done: ExportResult) -> None:
     """Write traces.otf2 and what belongs to it into a directory; one rank after the other."""
     with otf2.writer.open(
         str(directory), archive_name="traces", timer_resolution=_TICKS, chunk_size_events=_CHUNK
@@ -90,7 +90,7 @@ class _Rank:
         self.begun: set[int] = set()
         self.records = _Records(otf2, made, run, rank)
 
-    def write(self, done: Exported) -> None:
+    def write(self, done: ExportResult) -> None:
         """Write all of them, and take down what is not in the archive."""
         rank = self.rank
         for visit in visits(self.run, rank):

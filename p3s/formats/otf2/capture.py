@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, PartialResult, UsageError
-from p3s.base.extensions import Imported, Reader
+from p3s.base.extensions import ImportNotes, Reader
 from p3s.base.foreign_formats import OTF2, format_of
 from p3s.base.ops import kind_of
 from p3s.base.records import RUN_SCHEMA
@@ -106,7 +106,7 @@ def archive_at(path: Path) -> Path | None:
     return found[0] if found else None
 
 
-def import_archive(anchor: Path, directory: Path) -> Imported:
+def import_archive(anchor: Path, directory: Path) -> ImportNotes:
     """Read an archive and write it as a capture into an empty directory.
 
     Errors: P3SError where it is damaged, of no MPI program, or has calls that P3S cannot read from
@@ -133,7 +133,7 @@ def import_archive(anchor: Path, directory: Path) -> Imported:
     for rank in reading.ranks:
         write_rank(directory, _written(archive, rank, run))
     write_json(directory / "run.json", _info(anchor, reading))
-    return Imported(
+    return ImportNotes(
         tuple(sorted(reading.left_out.items())),
         (*(f"{what} ({times:,})" for what, times in sorted(reading.notes.items())), *SAYS_NOT),
     )

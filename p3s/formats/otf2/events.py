@@ -28,7 +28,7 @@ _LONGEST_CYCLE = 8
 
 
 @dataclass(frozen=True)
-class What:
+class CallArguments:
     """What a call does, as in p3s.capture.types.Call."""
 
     comm: int = NO_RANK
@@ -214,7 +214,7 @@ class Reading:
         elif kind == ops.COMM:
             new.communicator()
         elif op in (*ops.INIT_OPS, "MPI_Finalize"):
-            new.row("MPI_Init" if op in ops.INIT_OPS else op, What(0))
+            new.row("MPI_Init" if op in ops.INIT_OPS else op, CallArguments(0))
         elif kind in NOT_READ or kind == ops.IO:
             self.left_out[op] += 1
             thread.last = end
@@ -250,20 +250,20 @@ class _Event:
     def records(self) -> list[Any]:
         return self.thread.records
 
-    def row(self, op: str, what: What, again: bool = False) -> int:
+    def row(self, op: str, what: CallArguments, again: bool = False) -> int:
         """Add an event; ``again``: a further one of this call, which takes no time."""
         thread = self.thread
         began = self.end if again else thread.began
         last = thread.last if thread.last is not None else began
         if not thread.rank.call and op != "MPI_Init":  # a capture begins with it
-            thread.rank.add(self.call("MPI_Init", What(0)), thread.number, last, last, 0)
+            thread.rank.add(self.call("MPI_Init", CallArguments(0)), thread.number, last, last, 0)
             self.reading.notes["ranks begin without MPI_Init, where their first region is"] += 1
         work = max(began - last - thread.flushed, 0)
         call = self.call(op, what)
         thread.last, thread.flushed = self.end, 0
         return thread.rank.add(call, thread.number, began, self.end, work)
 
-    def call(self, op: str, what: What) -> Call:
+    def call(self, op: str, what: CallArguments) -> Call:
         """Return the call from this place of the program."""
         site, depth = self._site(op)
         return what.call(op, site, depth)
@@ -307,10 +307,10 @@ class _Event:
         name = type(record).__name__
         rank = self.thread.rank
         if record is None:  # a message to or from MPI_PROC_NULL leaves no record
-            self.row(op, What(0, PROC_NULL), again)
+            self.row(op, CallArguments(0, PROC_NULL), again)
             return
         if name in ("MpiIrecvRequest", "MpiImrecvRequest"):
-            row = self.row(op, What(0, ANY_SOURCE), again)
+            row = self.row(op, CallArguments(0, ANY_SOURCE), again)
         elif name == "MpiMrecv":
             probe = rank.probed.get(record.message_id)
             row = self.row(op, self._from(probe, record.msg_length), again)
@@ -322,21 +322,25 @@ class _Event:
         if request is not None:
             rank.posted[request] = row
 
-    def _to(self, record: Any) -> What:
+    def _to(self, record: Any) -> CallArguments:
         comm = self.reading.comm(record)
         rank = self.thread.rank
         members = comm.group(rank.number, other=True)
         known = self.reading.known(rank, comm)
-        return What(known, members[record.receiver], record.msg_length, _tag(record.msg_tag))
+        return CallArguments(
+            known, members[record.receiver], record.msg_length, _tag(record.msg_tag)
+        )
 
-    def _from(self, record: Any, nbytes: int) -> What:
+    def _from(self, record: Any, nbytes: int) -> CallArguments:
         if record is None:
-            return What(0, ANY_SOURCE, nbytes)
+            return CallArguments(0, ANY_SOURCE, nbytes)
         comm = self.reading.comm(record)
         rank = self.thread.rank
         members = comm.group(rank.number, other=True)
         tag = record.tag if hasattr(record, "tag") else record.msg_tag
-        return What(self.reading.known(rank, comm), members[record.sender], nbytes, _tag(tag))
+        return CallArguments(
+            self.reading.known(rank, comm), members[record.sender], nbytes, _tag(tag)
+        )
 
     def started(self) -> None:
         """Add an event for each persistent request that is started."""
@@ -346,9 +350,9 @@ class _Event:
             if name == "MpiIsend":
                 row = self.row(_PERSISTENT[ops.SEND], self._to(record), again)
             elif name == "MpiIrecvRequest":
-                row = self.row(_PERSISTENT[ops.RECV], What(0, ANY_SOURCE), again)
+                row = self.row(_PERSISTENT[ops.RECV], CallArguments(0, ANY_SOURCE), again)
             elif name == "NonBlockingCollectiveRequest":
-                row = self.row("MPI_Barrier_init", What(0), again)
+                row = self.row("MPI_Barrier_init", CallArguments(0), again)
             else:
                 continue
             rank.posted[record.request_id] = row
@@ -360,7 +364,7 @@ class _Event:
         for record in self.records:
             name = type(record).__name__
             if name == "NonBlockingCollectiveRequest":
-                rank.posted[record.request_id] = self.row(op, What(0))
+                rank.posted[record.request_id] = self.row(op, CallArguments(0))
                 return
             if name == "MpiCollectiveEnd":
                 self.row(op, self._together(op, record))
@@ -368,7 +372,7 @@ class _Event:
         self.reading.left_out[op] += 1
         self.thread.last = self.end
 
-    def _together(self, op: str, record: Any) -> What:
+    def _together(self, op: str, record: Any) -> CallArguments:
         reading, rank = self.reading, self.thread.rank
         comm = reading.comm(record)
         mine = comm.group(rank.number, other=False)
@@ -377,7 +381,7 @@ class _Event:
         place = mine.index(rank.number)
         size = len(other)
         sizes = (record.size_sent, record.size_received)
-        return What(
+        return CallArguments(
             reading.known(rank, comm),
             nbytes=from_sizes(op, *sizes, size, place),
             root=root if op in ops.ROOTED else NO_RANK,
@@ -397,7 +401,7 @@ class _Event:
         if op.startswith("MPI_Test") and not ended:
             self._failed()
             return
-        row = self.row(op, What(nbytes=len(ended)))
+        row = self.row(op, CallArguments(nbytes=len(ended)))
         for record in ended:
             name = type(record).__name__
             posted = rank.posted.pop(record.request_id, None)
@@ -439,7 +443,7 @@ class _Event:
         elif op.startswith(("MPI_I",)):
             self._failed()
         else:
-            self.row(op, What(0, ANY_SOURCE, 1))
+            self.row(op, CallArguments(0, ANY_SOURCE, 1))
 
     def communicator(self) -> None:
         """Add a call that makes or frees a communicator, if the archive says on which one."""
@@ -460,7 +464,7 @@ class _Event:
             reading.notes[f"{op} is left out: the archive does not say of which communicator"] += 1
             self.thread.last = self.end
             return
-        self.row(op, What(reading.known(rank, parent)))
+        self.row(op, CallArguments(reading.known(rank, parent)))
 
 
 def _tag(tag: int) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.base import ops
 from p3s.base.ops import blocking_of, kind_of
 from p3s.capture.callpath import stack
-from p3s.formats.run import Run, shown
+from p3s.formats.run import Run, name_call
 
 if TYPE_CHECKING:
     from p3s.capture import Call, RunTrace, Site
@@ -140,7 +140,7 @@ class _Regions:
         """Return the region of a call: its line is that of the place that calls it."""
         at = stack(self.run.trace.sites[call.site].frames, self.run.places)[:1]
         file, line = (at[0].file, at[0].line) if at and at[0].line else ("", 0)
-        return self._region(shown(call.op), file, line, _role(self.enums, call.op), True)
+        return self._region(name_call(call.op), file, line, _role(self.enums, call.op), True)
 
     def _region(self, name: str, file: str, line: int, role: Any, mpi: bool) -> Any:
         key = (name, file, line)

@@ -18,8 +18,8 @@ import numpy as np
 from p3s.base.arrays import Floats, Ints
 from p3s.base.ops import blocking_of
 from p3s.formats.calls import SENDING, RankProgram
-from p3s.formats.exported import Exported, new_export
-from p3s.formats.scaled import Scaled, programs_of
+from p3s.formats.exported import ExportResult, new_export
+from p3s.formats.scaled import ScaledSource, programs_of
 from p3s.formats.simgrid.platform import HOSTS, PLATFORM, lacks, write_platform
 from p3s.simulate.steps import Op
 
@@ -33,7 +33,7 @@ _KEPT = frozenset(
 )
 
 
-def to_simgrid(scaled: Scaled, done: Exported) -> None:
+def to_simgrid(scaled: ScaledSource, done: ExportResult) -> None:
     """Write SimGrid's time-independent trace, a platform and its hosts into a new directory."""
     n, target, options = done.n, done.path, done.options
     network, notes = scaled.network()
@@ -81,7 +81,7 @@ def file_of(rank: int) -> str:
 
 def write_trace(
     programs: Iterable[RankProgram],
-    done: Exported,
+    done: ExportResult,
     directory: Path,
     first_ns: Floats | None = None,
     post_ns: float = 0.0,
@@ -118,7 +118,7 @@ class _Event(NamedTuple):
 
 
 def _write_rank(
-    program: RankProgram, path: Path, done: Exported, first: float, post_ns: float
+    program: RankProgram, path: Path, done: ExportResult, first: float, post_ns: float
 ) -> None:
     rank, requests = program.rank, program.done.tolist()
     columns = (program.op, program.peer, program.tag, program.bytes, program.call, program.work_ns)
@@ -164,7 +164,9 @@ def _wait(request: _Event, rank: int) -> str:
     return f"{rank} wait {ends[0]} {ends[1]} {request.tag}\n"
 
 
-def _account(event: _Event, program: RankProgram, number: float, why: str, done: Exported) -> None:
+def _account(
+    event: _Event, program: RankProgram, number: float, why: str, done: ExportResult
+) -> None:
     """Add what so many of an event lose to the sums."""
     name = program.names[event.call] if event.call >= 0 else "MPI"
     if why:

@@ -22,17 +22,17 @@ from p3s.base.host.simgrid import run_simgrid, simgrid_program
 from p3s.base.records import Traces, scaled_dir
 from p3s.base.text import processes
 from p3s.formats.calls import RankProgram, programs_of_steps
-from p3s.formats.exported import Exported
+from p3s.formats.exported import ExportResult
 from p3s.formats.simgrid.format import acts, arguments, write_trace
 from p3s.formats.simgrid.platform import lacks, write_platform
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.machine import by_phase
 from p3s.predict.estimators.messages import measured_messages, with_packing
 from p3s.predict.estimators.messages import why_not as no_costs
-from p3s.predict.estimators.settings import Prepared, Setting, on_nodes_of, read_program
+from p3s.predict.estimators.settings import Setting, SimulationInput, on_nodes_of, read_program
 from p3s.predict.times import read_head
 from p3s.program.own_costs import usual_packing
-from p3s.simulate.folded import Loop, Settling, folded
+from p3s.simulate.folded import Loop, Settling, fold_times
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Op, Steps
 
@@ -48,7 +48,7 @@ _OTHER = frozenset(
 
 
 @dataclass(frozen=True)
-class Replayed:
+class SimGridTimes:
     """When each step begins and ends in ns, as p3s.simulate.simulate says it.
 
     What a nonblocking receive takes is computation in the trace, and part of its call here.
@@ -61,7 +61,7 @@ class Replayed:
     waiting_ns: Floats
     software_ns: Floats
     transfer_ns: Floats
-    written: Exported
+    written: ExportResult
 
 
 def replay(
@@ -71,7 +71,7 @@ def replay(
     *,
     first_ns: Floats | None = None,
     patience_s: float = PATIENCE_S,
-) -> Replayed:
+) -> SimGridTimes:
     """Return when each step begins and ends in SimGrid's replay on a platform like the network.
 
     ``node_of``: the node of every world rank; ``steps`` are those of all ranks. ``first_ns``: when
@@ -83,7 +83,7 @@ def replay(
     with tempfile.TemporaryDirectory(prefix="p3s-simgrid-") as work:
         directory = Path(work)
         start = np.zeros(len(steps.ranks)) if first_ns is None else first_ns
-        written = Exported("simgrid", steps.n, directory)
+        written = ExportResult("simgrid", steps.n, directory)
         write_trace(programs, written, directory, start, network.post)
         write_platform(directory, network, node_of, written.sizes)
         words = [smpirun, *_TRACED.split(), *arguments(steps.n).split()]
@@ -95,7 +95,7 @@ def replay(
         begin[mine], end[mine] = _times(steps, mine, program, states[program.rank], float(start[i]))
     begin[np.isin(steps.op, (int(Op.IRECV), int(Op.START_RECV)))] -= network.post
     nothing = np.zeros(len(steps))
-    return Replayed(begin, end, nothing, nothing, nothing, written)
+    return SimGridTimes(begin, end, nothing, nothing, nothing, written)
 
 
 def _states(path: Path, n: int) -> list[Floats]:
@@ -211,17 +211,21 @@ def communication(
     )
 
 
-def _total(ready: Prepared, network: Network, notes: list[str], settling: Settling) -> Floats:
+def _total(
+    ready: SimulationInput, network: Network, notes: list[str], settling: Settling
+) -> Floats:
     """Return the time in calls per cell in ns, over the whole run."""
     total = np.zeros(ready.trace.n * len(ready.phases))
     for loop in ready.loops:
-        found = folded(loop, _runner(ready, loop, network, notes))
+        found = fold_times(loop, _runner(ready, loop, network, notes))
         total += found.sums[0]
         settling.add(loop, found, notes)
     return total
 
 
-def _runner(ready: Prepared, loop: Loop, network: Network, notes: list[str]) -> Callable[..., Any]:
+def _runner(
+    ready: SimulationInput, loop: Loop, network: Network, notes: list[str]
+) -> Callable[..., Any]:
     def run(steps: Steps, cell: Ints, first: Floats) -> Any:
         found = replay(steps, ready.node_of, network, first_ns=first)
         written = found.written
@@ -234,7 +238,7 @@ def _runner(ready: Prepared, loop: Loop, network: Network, notes: list[str]) -> 
     return run
 
 
-def _not_in_simgrid(network: Network, ready: Prepared) -> list[str]:
+def _not_in_simgrid(network: Network, ready: SimulationInput) -> list[str]:
     """Say what of the costs SimGrid's platform does not have."""
     found = lacks(network)
     if ready.distance is not None:

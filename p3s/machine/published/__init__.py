@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parent
 
 
 @cache
-def published(schema: str) -> dict[str, dict[str, Any]]:
+def read_published(schema: str) -> dict[str, dict[str, Any]]:
     """Return the contents of the files of a format by their names, which are in order."""
     files = sorted(FOLDER.glob("*.json"))
     found = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}

@@ -96,7 +96,7 @@ def compress(hops: Sequence[Ints], messages: int) -> Routes:
     return Routes(start, table[passed].astype(np.int64))
 
 
-def joined(parts: Sequence[Routes]) -> Routes:
+def join_routes(parts: Sequence[Routes]) -> Routes:
     """Return the routes of the messages of all parts, one after the other."""
     counts = [np.diff(part.start) for part in parts]
     start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.concatenate(counts))])
@@ -221,7 +221,7 @@ class Fabric(ABC):
             self._part(first[k : k + _CHUNK], second[k : k + _CHUNK])
             for k in range(0, max(len(first), 1), _CHUNK)
         ]
-        return parts[0] if len(parts) == 1 else joined(parts)
+        return parts[0] if len(parts) == 1 else join_routes(parts)
 
     def _part(self, first: Ints, second: Ints) -> Routes:
         apart = first != second

@@ -89,10 +89,10 @@ def read_inside(path: Path) -> Inside:
     if not found:
         raise P3SError(f"{path}: tells of no cores; write it with lstopo --of xml FILE")
     smt = max(each.threads for each in found)
-    return Inside(str(path), tuple(_numbered(found)), smt, _memory(root))
+    return Inside(str(path), tuple(_number_cores(found)), smt, _memory(root))
 
 
-class _Found(NamedTuple):
+class _CoreNumbers(NamedTuple):
     """A core: numbers of the socket, caches and memory around it, and its hardware threads."""
 
     socket: int
@@ -102,7 +102,7 @@ class _Found(NamedTuple):
     threads: int
 
 
-def _cores(root: ElementTree.Element) -> Iterator[_Found]:
+def _cores(root: ElementTree.Element) -> Iterator[_CoreNumbers]:
     """Yield the cores in the order of the file; -1: none of the objects around it is one."""
     stack = [(root, -1, -1, -1, -1)]
     number = 0
@@ -118,7 +118,7 @@ def _cores(root: ElementTree.Element) -> Iterator[_Found]:
             domain = number
         if kind == "Core":
             threads = max(1, len(here.findall("object[@type='PU']")))
-            yield _Found(socket, l3, l2, domain, threads)
+            yield _CoreNumbers(socket, l3, l2, domain, threads)
             continue
         stack += [(each, socket, l3, l2, domain) for each in reversed(here.findall("object"))]
 
@@ -136,7 +136,7 @@ def _memory(root: ElementTree.Element) -> float | None:
     return total or None
 
 
-def _numbered(found: list[_Found]) -> Iterator[Core]:
+def _number_cores(found: list[_CoreNumbers]) -> Iterator[Core]:
     """Yield cores with sockets, caches and memory counted from 0 in the order of the file."""
     sockets: dict[int, int] = {}
     caches: dict[tuple[int, int], int] = {}

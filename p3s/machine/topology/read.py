@@ -48,13 +48,13 @@ def check(told: str) -> None:
 def _fabric(told: str, nodes: int) -> Fabric:
     short = _SHORT.fullmatch(told.strip())
     if short is not None and not Path(told).is_file():
-        return _made(told.strip(), _of_short(told, short), nodes)
+        return _make_fabric(told.strip(), _of_short(told, short), nodes)
     if not Path(told).exists():
         raise UsageError(f"--topology {told}: neither a file nor a description like {_FORMS}")
     text = read_text(Path(told))
     if not text.lstrip().startswith("{"):
         return _of_switches(of_text(told, text), {}, told)
-    return _made(told, _of_json(told, text), nodes)
+    return _make_fabric(told, _of_json(told, text), nodes)
 
 
 def _of_short(told: str, found: re.Match[str]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _of_json(source: str, text: str) -> dict[str, Any]:
     return dict(data)
 
 
-def _made(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
+def _make_fabric(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
     """Return the network of a kind. Errors: P3SError where it has not the keys of that kind."""
     make, keys, may = _KINDS[str(data["kind"])]
     if missing := [key for key in keys if key not in data]:
@@ -159,14 +159,16 @@ def _fat_tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
             f"there are {len(data['down'])} and {len(up)}"
         )
     switches = [math.prod(down[level + 1 :]) * math.prod(up[:level]) for level in range(len(up))]
-    _bounded(source, math.prod(down), sum(s * each for s, each in zip(switches, up, strict=True)))
+    _check_size(
+        source, math.prod(down), sum(s * each for s, each in zip(switches, up, strict=True))
+    )
     about = _about(source, data, math.prod(down))
     return FatTree(about, tuple(down), up, _speeds(source, data, len(down), 0))
 
 
 def _torus(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
     dims = tuple(int(x) for x in data["dims"])
-    _bounded(source, math.prod(dims), math.prod(dims) * len(dims))
+    _check_size(source, math.prod(dims), math.prod(dims) * len(dims))
     one, two = _speeds(source, data, 2, 1)
     about = _about(source, data, math.prod(dims))
     return Torus(about, dims, data["kind"] == "torus", (one, two))
@@ -181,7 +183,7 @@ def _dragonfly(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
             f"{source}: {groups} groups need {least} cables of each switch to other groups, "
             f"not {out}"
         )
-    _bounded(source, groups * each * per, groups * each * (each + out) // 2)
+    _check_size(source, groups * each * per, groups * each * (each + out) // 2)
     speeds = _speeds(source, data, 3, 1)
     about = _about(source, data, groups * each * per)
     return Dragonfly(about, (groups, each, per, out), (speeds[0], speeds[1], speeds[2]))
@@ -222,14 +224,14 @@ _KINDS: Mapping[str, tuple[_Make, Sequence[str], Sequence[str]]] = {
 }
 
 
-def _bounded(source: str, nodes: int, cables: int) -> None:
+def _check_size(source: str, nodes: int, cables: int) -> None:
     """Raise P3SError for too many nodes, or cables between switches."""
     for number, most, what in ((nodes, _MOST_NODES, "nodes"), (cables, _MOST_CABLES, "cables")):
         if number > most:
             raise P3SError(f"{source}: {number:,} {what} are more than {most:,}")
 
 
-def named(fabric: Fabric, hosts: Sequence[str]) -> Fabric:
+def name_nodes(fabric: Fabric, hosts: Sequence[str]) -> Fabric:
     """Return a network with host names for its nodes, in order, where it has none.
 
     Errors: P3SError where there are more hosts than nodes.

@@ -278,10 +278,10 @@ def netloc(source: str, text: str) -> Tree | Graph:
     )
     if (graph.hops(np.zeros(1, dtype=np.int64)) < 0).any():
         raise P3SError(f"{source}: not every switch can be reached from every other")
-    return _rooted(graph, gbits_of)
+    return _root_tree(graph, gbits_of)
 
 
-def _rooted(graph: Graph, gbits_of: dict[tuple[int, int], float]) -> Tree | Graph:
+def _root_tree(graph: Graph, gbits_of: dict[tuple[int, int], float]) -> Tree | Graph:
     """Return a network as a tree with the speed of each link upwards, where it is one.
 
     The root is the switch in the middle.

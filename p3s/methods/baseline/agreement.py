@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from p3s.base.errors import P3SError
-from p3s.base.text import ends, joined, percent, processes, seconds, visible
+from p3s.base.text import ends, join_words, percent, processes, seconds, visible
 from p3s.methods.baseline.fromstudy import measured_of
-from p3s.methods.baseline.model import TESTED_RATIO, Baseline, Said, fit_series
+from p3s.methods.baseline.model import TESTED_RATIO, Baseline, BaselineEstimate, fit_series
 from p3s.methods.baseline.times import from_mapping
 from p3s.pipeline.content import StudyContent
 from p3s.predict.types import Prediction
@@ -25,13 +25,13 @@ class Band:
     ``measured``: whether the times were measured (False: a model's, in want of such).
     """
 
-    said: tuple[Said, ...]
+    said: tuple[BaselineEstimate, ...]
     sentence: str
     trained: tuple[int, ...]
     held_error: float | None
     measured: bool = True
 
-    def at(self, n: int) -> Said | None:
+    def at(self, n: int) -> BaselineEstimate | None:
         """Return what is said of a count, None where nothing is."""
         return next((each for each in self.said if each.n == n), None)
 
@@ -70,7 +70,7 @@ def _doublings(trained: Sequence[int]) -> list[int]:
     return found
 
 
-def _sentence(made: Baseline, said: Said, measured: bool) -> str:
+def _sentence(made: Baseline, said: BaselineEstimate, measured: bool) -> str:
     low, high = said.ends
     counts = join(made.counts)
     what = "the run times" if measured else "the predicted times"
@@ -93,7 +93,7 @@ def join(counts: Sequence[int]) -> str:
     texts = [f"{n:,}" for n in counts]
     if len(texts) > 8:
         return f"{texts[0]}, {texts[1]}, ... {texts[-1]}"
-    return joined(texts)
+    return join_words(texts)
 
 
 #: Relative difference from which the two disagree.
@@ -169,15 +169,15 @@ def beside(prediction: Prediction) -> Beside:
             if row.n in prediction.traced_counts and row.model_s > 0
         }
         if len(times) < 2:
-            return Beside(None, _closed(why_not))
+            return Beside(None, _format_sentence(why_not))
     try:
         found = band(times, counts, measured=measured)
     except P3SError as error:
-        return Beside(None, _closed(f"no regression of run times: {error}"))
+        return Beside(None, _format_sentence(f"no regression of run times: {error}"))
     return Beside(found, found.sentence, tuple(disagreements(prediction, found)))
 
 
-def _closed(text: str) -> str:
+def _format_sentence(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.base.errors import Damaged, P3SError, UsageError
+from p3s.base.errors import DamagedFile, P3SError, UsageError
 from p3s.base.extents import shape, with_extents
 from p3s.methods.baseline.read import read, write
 from p3s.methods.baseline.times import RunTime, Times
@@ -46,12 +46,12 @@ def collect(
     from p3s.signature_runner import standard_input
 
     pattern = _pattern(time_from)
-    stdin = standard_input.own()
-    there = _there(path, command)
+    stdin = standard_input.take_input()
+    there = _read_existing(path, command)
     inputs = inputs or {}
     given_stdin = _standard_inputs(path, there, inputs, stdin)
     runs = list(there.runs)
-    listed = _listed(path, there, extents or {})
+    listed = _merge_extents(path, there, extents or {})
     facts: dict[str, Any] = {**there.facts, "command": list(command), "machine": _machine()}
     facts[standard_input.KEY] = given_stdin
     if listed:
@@ -76,14 +76,14 @@ def collect(
     return Times((*runs, *new), facts=facts)
 
 
-def _listed(
+def _merge_extents(
     path: Path, there: Times, given: Mapping[int, tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
     """Return the extents of the process grid by count, those of earlier runs included."""
     try:
         found = {int(n): tuple(map(int, dims)) for n, dims in there.facts.get("dims", {}).items()}
     except (AttributeError, TypeError, ValueError) as error:
-        raise Damaged(f"{path}: its dims are no extents by count") from error
+        raise DamagedFile(f"{path}: its dims are no extents by count") from error
     for n, dims in given.items():
         if found.get(n, dims) != dims:
             raise UsageError(
@@ -108,7 +108,7 @@ def _pattern(text: str) -> re.Pattern[str] | None:
     return pattern
 
 
-def _there(path: Path, command: Sequence[str]) -> Times:
+def _read_existing(path: Path, command: Sequence[str]) -> Times:
     if not path.exists():
         return Times(())
     there = read(path)
@@ -128,7 +128,7 @@ def _standard_inputs(
     known = there.facts.get("stdin", {})
     name = ",".join(f"{key}={value:g}" for key, value in sorted(inputs.items()))
     if not isinstance(known, dict):
-        raise Damaged(f"{path}: its stdin is no table")
+        raise DamagedFile(f"{path}: its stdin is no table")
     if known.get(name, stdin.as_info()) != stdin.as_info():
         raise UsageError(
             f"{path}: holds run times with another standard input; give the same with < FILE, or"
@@ -172,7 +172,7 @@ def _once(
         seconds: float | None = outcome.wall_s
         why = ""
         if pattern is not None:
-            seconds, why = _printed(pattern, Path(directory))
+            seconds, why = _find_printed_time(pattern, Path(directory))
         return RunTime(n, seconds, why=why, exit_code=outcome.exit_code, started=begin)
 
 
@@ -186,7 +186,7 @@ def _code(directory: Path) -> int | None:
     return code if isinstance(code, int) else None
 
 
-def _printed(pattern: re.Pattern[str], directory: Path) -> tuple[float | None, str]:
+def _find_printed_time(pattern: re.Pattern[str], directory: Path) -> tuple[float | None, str]:
     """Return the last time that a program printed, or why there is none."""
     for name in ("stdout.txt", "stderr.txt"):
         found = pattern.findall((directory / name).read_text(errors="replace"))

@@ -15,7 +15,7 @@ from typing import Any
 from p3s.base.artefacts import parse_json
 from p3s.base.errors import P3SError
 from p3s.base.foreign_formats import EXTRAP_JSON, EXTRAP_LINES, EXTRAP_TEXT, Format
-from p3s.base.text import joined
+from p3s.base.text import join_words
 
 _TIMES = ("time", "runtime", "run time", "wall time", "seconds")
 _SEPARATOR = "->"
@@ -45,7 +45,7 @@ def rows_of(text: str, path: Path, form: Format) -> list[tuple[str, Mapping[str,
         time = metrics[0]
     if time is None:
         raise P3SError(
-            f"{path}: no metric is the time (there are: {joined(metrics)[:120]}); name it time"
+            f"{path}: no metric is the time (there are: {join_words(metrics)[:120]}); name it time"
         )
     points = [point for point in points if point.metric == time]
     paths = list(dict.fromkeys(point.callpath for point in points))

@@ -121,7 +121,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedFamily:
     """A family with its parameters: a function of the count and the inputs."""
 
     family: str
@@ -147,7 +147,7 @@ class Fitted:
             return family_of(self.family).evaluate(self.parameters, q, x)
 
 
-def fit(name: str, data: Data, weights: Floats) -> Fitted:
+def fit(name: str, data: Data, weights: Floats) -> FittedFamily:
     """Fit one family; ``weights``: factor of every residual in seconds.
 
     Errors: UsageError for a family that is not known; P3SError where there are too few counts, the
@@ -163,7 +163,7 @@ def fit(name: str, data: Data, weights: Floats) -> Fitted:
             f"choose one (--where {data.names[0]}=VALUE) or a family that takes inputs: "
             + ", ".join(f.name for f in FAMILIES.values() if f.takes_inputs)
         )
-    return Fitted(name, family.fit(data, weights), data.names)
+    return FittedFamily(name, family.fit(data, weights), data.names)
 
 
 def family_of(name: str) -> Family:
@@ -243,7 +243,7 @@ FAMILIES = {
 }
 
 
-def text_of(fitted: Fitted, digits: int = 4) -> str:
+def text_of(fitted: FittedFamily, digits: int = 4) -> str:
     """Return the formula with its numbers, in seconds."""
     p = fitted.parameters
 
@@ -275,7 +275,7 @@ _MANY = 6
 
 def interval(
     points: Sequence[Point],
-    fitted: Fitted,
+    fitted: FittedFamily,
     at: Sequence[int],
     inputs: Floats | None = None,
     *,
@@ -291,7 +291,7 @@ def interval(
     its curve. The same seed gives the same ends. None where the points do not leave any freedom: as
     many coefficients as points, or more.
     """
-    if len(points) <= _used(fitted):
+    if len(points) <= _count_freedom(fitted):
         return None
     where = np.asarray(at, dtype=np.float64)
     rng = np.random.default_rng(seed)
@@ -317,7 +317,7 @@ def interval(
     return np.minimum(low, middle), np.maximum(high, middle)
 
 
-def _used(fitted: Fitted) -> int:
+def _count_freedom(fitted: FittedFamily) -> int:
     """Return how many coefficients took freedom: those that a sign holds at zero did not."""
     family = family_of(fitted.family)
     if not family.positive:
@@ -327,7 +327,7 @@ def _used(fitted: Fitted) -> int:
 
 
 def _configurations(
-    points: Sequence[Point], fitted: Fitted, rng: np.random.Generator, reduction: str
+    points: Sequence[Point], fitted: FittedFamily, rng: np.random.Generator, reduction: str
 ) -> Iterator[Data]:
     """Draw points with replacement, and the repeats of each, for ever."""
     data = Data.of(points, fitted.inputs)
@@ -345,11 +345,13 @@ def _configurations(
         yield drawn
 
 
-def _residuals(points: Sequence[Point], fitted: Fitted, rng: np.random.Generator) -> Iterator[Data]:
+def _residuals(
+    points: Sequence[Point], fitted: FittedFamily, rng: np.random.Generator
+) -> Iterator[Data]:
     """Put residuals on the fitted curve, for ever."""
     data = Data.of(points, fitted.inputs)
     curve = np.maximum(fitted.predict(data.n, data.inputs), 1e-12 * data.seconds)
-    lost = math.sqrt(len(points) / (len(points) - _used(fitted)))
+    lost = math.sqrt(len(points) / (len(points) - _count_freedom(fitted)))
     off = np.log(data.seconds / curve) * lost
     off = off - off.mean()
     while True:

@@ -11,7 +11,7 @@ from p3s.base.errors import P3SError
 from p3s.base.records import Traces
 from p3s.base.settings import Setting, settings_in, traces_of
 from p3s.methods.baseline.times import RunTime, Times
-from p3s.pipeline.records import opened
+from p3s.pipeline.records import load_study
 from p3s.predict.types import Prediction
 
 #: How runs say that their work was counted in an emulator.
@@ -20,7 +20,7 @@ _EMULATOR = "qemu"
 
 def times_in(root: Path) -> Times:
     """Return the times of every run of the study in a directory; errors: of :func:`times_of`."""
-    study = opened(root)
+    study = load_study(root)
     values = [(setting, traces_of(at)) for setting, at in settings_in(study)]
     return times_of(values or [({}, traces_of(study))], root)
 

@@ -74,7 +74,7 @@ class Run:
     rows: tuple[Row, ...] = field(repr=False, default=())
 
 
-def read(paths: Iterable[Path]) -> list[Row]:
+def read_iterations(paths: Iterable[Path]) -> list[Row]:
     """Return the iterations of files, by suffix CSV or Parquet.
 
     Errors: P3SError with file and row for a column that is missing, a value of another kind, more
@@ -106,7 +106,7 @@ def _row(data: Mapping[str, Any], where: str) -> Row:
             values[each.name] = _KINDS[str(each.type)](value)
         except (TypeError, ValueError) as error:
             raise P3SError(f"{where}: {each.name} is {value!r:.40}") from error
-    return _checked(Row(**values), where)
+    return _check_row(Row(**values), where)
 
 
 def _number(value: Any) -> float:
@@ -130,7 +130,7 @@ _KINDS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _checked(row: Row, where: str) -> Row:
+def _check_row(row: Row, where: str) -> Row:
     for name in ("mu", "region", "recv", "send"):
         if len(getattr(row, name)) != row.K:
             raise P3SError(f"{where}: {name} has not one time for each of {row.K} workers")
@@ -174,7 +174,7 @@ _SHARE, _ITERATIONS = 0.05, 3
 
 
 @dataclass(frozen=True)
-class Checked:
+class RunVerdict:
     """What a run's iterations say.
 
     codes: none (it passes), unbalanced, unstable-communication, unstable-iterations,
@@ -198,7 +198,7 @@ class Checked:
 
 def check(
     seconds: npt.ArrayLike, compute: npt.ArrayLike, master: npt.ArrayLike = 0.0, *, skip: int = 1
-) -> Checked:
+) -> RunVerdict:
     """Return what the iterations of one run say of it.
 
     seconds: of each iteration. compute: (iterations, workers), s of each worker. master: s of its
@@ -219,7 +219,7 @@ def check(
     imbalance = float(np.median(np.where(mean > 0, slowest / np.where(mean > 0, mean, 1), 1))) - 1
     rest = np.maximum(t - slowest - own, 0.0)
     return _verdict(
-        Checked(
+        RunVerdict(
             (),
             imbalance,
             1 + int(np.argmax(np.median(mu, axis=0))),
@@ -237,7 +237,7 @@ def variation(values: Floats) -> float:
     return float(np.std(values, ddof=1)) / mean if mean > 0 and len(values) > 1 else 0.0
 
 
-def _verdict(found: Checked) -> Checked:
+def _verdict(found: RunVerdict) -> RunVerdict:
     heavy = found.share >= _SHARE
     wrong = {
         "too-few-iterations": found.iterations < _ITERATIONS,
@@ -249,31 +249,31 @@ def _verdict(found: Checked) -> Checked:
 
 
 @dataclass(frozen=True)
-class Iterated:
+class IterationTimes:
     """Run times of iterations; checked: what the iterations of each of the runs say of it."""
 
     times: Times
     runs: tuple[Run, ...]
-    checked: tuple[Checked, ...]
+    checked: tuple[RunVerdict, ...]
 
     @property
-    def doubtful(self) -> list[tuple[Run, Checked]]:
+    def doubtful(self) -> list[tuple[Run, RunVerdict]]:
         """Runs that the models of a master and workers do not apply to, the least even first."""
         pairs = [(r, c) for r, c in zip(self.runs, self.checked, strict=True) if not c.passes]
         return sorted(pairs, key=lambda pair: -pair[1].imbalance)
 
 
-def iterated(
+def time_iterations(
     paths: Iterable[Path], statistic: str = "median", *, skip: int = 1, computed: bool = False
-) -> Iterated:
+) -> IterationTimes:
     """Return the time of an iteration of each run, with workload and threads as inputs.
 
     statistic: median, mean or min of a run's iterations. skip: iterations at its beginning that do
     not count. computed: only the shortest run of each configuration, with T_c, the computation of
     all workers (eq. 4.10), as an input. Errors: as of
-    :func:`read`.
+    :func:`read_iterations`.
     """
-    found = runs(read(paths), statistic, skip=skip)
+    found = runs(read_iterations(paths), statistic, skip=skip)
     if not found:
         raise P3SError("no iterations in these tables; a line per iteration is needed")
     kept = _shortest(found) if computed else found
@@ -284,10 +284,10 @@ def iterated(
         seen[key] = seen.get(key, -1) + 1
         rows.append(_run_time(run, seen[key], computed))
     verdicts = tuple(_checked_run(run, skip) for run in found)
-    return Iterated(Times(tuple(rows)), tuple(found), verdicts)
+    return IterationTimes(Times(tuple(rows)), tuple(found), verdicts)
 
 
-def _checked_run(run: Run, skip: int) -> Checked:
+def _checked_run(run: Run, skip: int) -> RunVerdict:
     rows = run.rows
     return check([r.T_iter for r in rows], [r.mu for r in rows], [r.mu_m for r in rows], skip=skip)
 

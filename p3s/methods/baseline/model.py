@@ -15,7 +15,7 @@ import numpy as np
 from p3s.base.arrays import Floats
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.serialise import Natural, NotNegative, Published
+from p3s.base.serialise import FileFormat, Natural, NotNegative
 from p3s.base.text import plural, processes
 from p3s.laws.statistics import relative_error
 from p3s.methods.baseline import threeterm
@@ -23,7 +23,7 @@ from p3s.methods.baseline.families import (
     FAMILIES,
     WEIGHTS,
     Data,
-    Fitted,
+    FittedFamily,
     fit,
     interval,
     text_of,
@@ -66,7 +66,7 @@ class Trial:
 class Choice:
     """A family, fitted to all points, and how it was chosen; ``held``: the held-out counts."""
 
-    fitted: Fitted
+    fitted: FittedFamily
     trials: tuple[Trial, ...]
     held: tuple[int, ...]
     why: str
@@ -171,7 +171,7 @@ TESTED_RATIO = 8.0
 
 
 @dataclass(frozen=True)
-class Said:
+class BaselineEstimate:
     """What a baseline says of one count.
 
     Seconds; ``low`` and ``high``: the 90 % interval, made wide enough for the curves of the other
@@ -239,9 +239,9 @@ class Baseline:
         self.fitted.predict(self.counts, np.ones((1, len(self.inputs))))  # missing numbers show now
 
     @property
-    def fitted(self) -> Fitted:
+    def fitted(self) -> FittedFamily:
         """The family with its parameters."""
-        return Fitted(self.family, dict(self.parameters), self.inputs)
+        return FittedFamily(self.family, dict(self.parameters), self.inputs)
 
     @property
     def choice(self) -> Choice:
@@ -267,7 +267,9 @@ class Baseline:
         """How many times the largest fitted count ``n`` is."""
         return n / max(self.counts)
 
-    def say(self, counts: Sequence[int], inputs: Mapping[str, float] | None = None) -> list[Said]:
+    def say(
+        self, counts: Sequence[int], inputs: Mapping[str, float] | None = None
+    ) -> list[BaselineEstimate]:
         """Return what it says of counts; ``inputs`` needs a value of each of its inputs.
 
         Errors: UsageError for missing or unknown inputs, P3SError where a time is no positive
@@ -295,7 +297,7 @@ class Baseline:
         spread = np.array([told, *curves])
         low, high = spread.min(axis=0).tolist(), spread.max(axis=0).tolist()
         return [
-            Said(
+            BaselineEstimate(
                 int(n),
                 float(told[i]),
                 low[i] if curves else None,
@@ -329,7 +331,7 @@ class Baseline:
         write_json(path, self.as_file())
 
 
-BASELINE = Published("p3s.baseline", 1, Baseline, True, "fit it again: p3s baseline fit")
+BASELINE = FileFormat("p3s.baseline", 1, Baseline, True, "fit it again: p3s baseline fit")
 
 
 def fit_series(

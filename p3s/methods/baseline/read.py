@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.base.artefacts import parse_json
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import DamagedFile, P3SError
 from p3s.base.foreign_formats import EXTRAP_LINES, ReadBy, format_of, refuse_foreign
 from p3s.base.tables import read_rows
 from p3s.methods.baseline.times import COMPONENTS, TOTAL, RunTime, Times, check_time
@@ -127,7 +127,7 @@ def _json(text: str, path: Path, counts: Sequence[str]) -> Times:
     try:
         found = parse_json(text.encode())
     except ValueError as error:
-        raise Damaged(f"{path}: is not JSON ({' '.join(str(error).split())[:100]})") from error
+        raise DamagedFile(f"{path}: is not JSON ({' '.join(str(error).split())[:100]})") from error
     facts: dict[str, Any] = {}
     if isinstance(found, dict):
         schema = found.get("schema", TIMES_SCHEMA)

@@ -130,7 +130,7 @@ def series_of(
     """
     reduction_of(reduction)
     mine = [run for run in runs if run.component == component]
-    mine = chosen(mine, where or {})
+    mine = select_runs(mine, where or {})
     if not mine:
         kept = ", ".join(f"{key}={value}" for key, value in (where or {}).items())
         raise P3SError(f"no run times of {component}" + (f" with {kept}" if kept else ""))
@@ -153,7 +153,7 @@ def series_of(
     )
 
 
-def chosen(runs: Iterable[RunTime], where: Mapping[str, str]) -> list[RunTime]:
+def select_runs(runs: Iterable[RunTime], where: Mapping[str, str]) -> list[RunTime]:
     """Return the runs whose inputs and labels have these values."""
     return [run for run in runs if _fits(run, where)]
 

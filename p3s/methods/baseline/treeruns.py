@@ -11,12 +11,12 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.text import joined, plural
-from p3s.methods.baseline.times import TOTAL, RunTime, Times, chosen, inputs_of, reduction_of
+from p3s.base.text import join_words, plural
+from p3s.methods.baseline.times import TOTAL, RunTime, Times, inputs_of, reduction_of, select_runs
 from p3s.methods.baseline.trees.diagnostics import Report, by_workload, prune, report
-from p3s.methods.baseline.trees.features import COUNTER, derived
+from p3s.methods.baseline.trees.features import COUNTER, derive_features
 from p3s.methods.baseline.trees.grow import grow
-from p3s.methods.baseline.trees.store import AFFINITIES, AFFINITY, Stored, placed
+from p3s.methods.baseline.trees.store import AFFINITIES, AFFINITY, StoredTree, count_sharers
 from p3s.methods.baseline.trees.types import Growing, Table, Tree
 
 #: By how much computation may exceed what workers had time for: clocks of two processes.
@@ -66,7 +66,7 @@ class Reading:
     ``workers``: "n", or "n-1" where a process is the master; ``workload``: its column, where the
     name does not say it; ``where``: rows with these values; ``target``: what is measured (seconds,
     the efficiency index of eq. 4.9, or that of cores); ``cores`` and ``per_node``: as in
-    :class:`p3s.methods.baseline.trees.store.Stored`; ``least`` and ``most`` bound the process
+    :class:`p3s.methods.baseline.trees.store.StoredTree`; ``least`` and ``most`` bound the process
     counts.
     """
 
@@ -107,7 +107,7 @@ def table_of(times: Times, reading: Reading, words: Sequence[str] = ()) -> TreeR
     if reading.target not in TARGETS:
         raise UsageError(f"--target {reading.target}: is none; one of {', '.join(TARGETS)}")
     reduction_of(reading.reduction)
-    every = [r for r in chosen(times.runs, reading.where or {}) if r.component == TOTAL]
+    every = [r for r in select_runs(times.runs, reading.where or {}) if r.component == TOTAL]
     most = reading.most
     runs = [r for r in every if r.valid and reading.least <= r.n and (not most or r.n <= most)]
     if not runs:
@@ -118,9 +118,9 @@ def table_of(times: Times, reading: Reading, words: Sequence[str] = ()) -> TreeR
     levels = {name: _levels(labels, name) for name in several}
     for name, words_ in levels.items():
         columns[name] = np.array([float(words_.index(word)) for word in labels[name]])
-    y = _measured(columns, _seconds(runs), reading)
-    table = _reduced(Table(columns, y, levels), reading)
-    table = _described(table, labels, reading)
+    y = _take_target(columns, _seconds(runs), reading)
+    table = _reduce_rows(Table(columns, y, levels), reading)
+    table = _add_variables(table, labels, reading)
     notes = list(times.notes)
     aside = sum(not run.valid for run in every)
     if aside:
@@ -161,7 +161,7 @@ def _one_of(columns: Mapping[str, Floats], known: Sequence[str]) -> str | None:
     return next((name for name in columns if name.lower() in known), None)
 
 
-def _measured(columns: dict[str, Floats], seconds: Floats, reading: Reading) -> Floats:
+def _take_target(columns: dict[str, Floats], seconds: Floats, reading: Reading) -> Floats:
     """Return what the tree is to tell of each run; takes the columns it needs for it away."""
     computed, busy = _one_of(columns, _COMPUTED), _one_of(columns, _BUSY)
     taken = {name: columns.pop(name) for name in (computed, busy) if name}
@@ -173,7 +173,7 @@ def _measured(columns: dict[str, Floats], seconds: Floats, reading: Reading) -> 
         what = "computation of all workers" if reading.target == "index" else "busy threads"
         raise P3SError(
             f"--target {reading.target}: no column with the seconds of {what}, added up; name it "
-            + joined(known, "or")
+            + join_words(known, "or")
         )
     resources = columns["processes"] - reading.others
     if reading.target == "core-index":
@@ -186,7 +186,7 @@ def _threads(columns: Mapping[str, Floats]) -> Floats:
     return columns[name] if name else np.ones(len(columns["processes"]))
 
 
-def _reduced(table: Table, reading: Reading) -> Table:
+def _reduce_rows(table: Table, reading: Reading) -> Table:
     """Return one row per configuration and workload, in the order of their values."""
     names = list(table.columns)
     values = np.stack([table.columns[name] for name in names], axis=1)
@@ -198,7 +198,7 @@ def _reduced(table: Table, reading: Reading) -> Table:
     return Table(dict(zip(names, distinct.T.copy(), strict=True)), y, table.levels)
 
 
-def _described(table: Table, labels: Mapping[str, Sequence[str]], reading: Reading) -> Table:
+def _add_variables(table: Table, labels: Mapping[str, Sequence[str]], reading: Reading) -> Table:
     """Return the table with the variables that follow from others."""
     made = dict(table.columns)
     name = reading.workload or _one_of(made, _WORKLOAD)
@@ -221,14 +221,14 @@ def _described(table: Table, labels: Mapping[str, Sequence[str]], reading: Readi
     workload = made[name]
     for old in (name, threads):
         made.pop(old or "", None)
-    made |= derived(workload, workers, thread)
+    made |= derive_features(workload, workers, thread)
     if reading.cores:
-        far = _far(table, labels)
-        made |= placed(reading.cores, made["processes"], thread, reading.per_node, far)
+        far = _mask_far(table, labels)
+        made |= count_sharers(reading.cores, made["processes"], thread, reading.per_node, far)
     return Table(made, table.y, table.levels)
 
 
-def _far(table: Table, labels: Mapping[str, Sequence[str]]) -> Floats:
+def _mask_far(table: Table, labels: Mapping[str, Sequence[str]]) -> Floats:
     """Return which runs are placed far; P3SError for a placement that is none."""
     for word in sorted(set(labels.get(AFFINITY, ())) - {*AFFINITIES}):
         raise P3SError(f"affinity {word!r:.20}: is neither {' nor '.join(AFFINITIES)}")
@@ -259,7 +259,7 @@ class Plan:
     prune: bool = False
 
 
-def grown(times: Times, plan: Plan) -> Stored:
+def grown(times: Times, plan: Plan) -> StoredTree:
     """Return a tree of run times with what is needed to ask it.
 
     Errors: as of :func:`p3s.methods.baseline.treeruns.table_of` and
@@ -273,8 +273,8 @@ def grown(times: Times, plan: Plan) -> Stored:
     tree = grow(runs.table.only(train), plan.expression, variables, plan.growing)
     tree = replace(tree, target=plan.reading.target)
     if plan.prune:
-        tree = _pruned(tree, runs, held)
-    return _stored(tree, runs, train, plan)
+        tree = _prune_tree(tree, runs, held)
+    return _pack_tree(tree, runs, train, plan)
 
 
 def _usual(runs: TreeRuns) -> tuple[str, ...]:
@@ -283,7 +283,7 @@ def _usual(runs: TreeRuns) -> tuple[str, ...]:
     return (*VARIABLES, *counters, *runs.table.levels)
 
 
-def _pruned(tree: Tree, runs: TreeRuns, held: Ints) -> Tree:
+def _prune_tree(tree: Tree, runs: TreeRuns, held: Ints) -> Tree:
     """Return a pruned tree; workloads that it was pruned with are none to validate it with."""
     if not len(held):
         raise UsageError("--prune needs workloads to prune with; give --validate 4")
@@ -291,10 +291,10 @@ def _pruned(tree: Tree, runs: TreeRuns, held: Ints) -> Tree:
     return replace(prune(tree, runs.table.only(held)), workloads=tuple(seen))
 
 
-def _stored(tree: Tree, runs: TreeRuns, train: Ints, plan: Plan) -> Stored:
+def _pack_tree(tree: Tree, runs: TreeRuns, train: Ints, plan: Plan) -> StoredTree:
     mine = runs.table.only(train).columns
     placements = runs.table.levels.get(AFFINITY, (runs.labels.get(AFFINITY, ""),))
-    return Stored(
+    return StoredTree(
         tree,
         plan.reading.others,
         plan.reading.cores,
@@ -309,7 +309,7 @@ def _stored(tree: Tree, runs: TreeRuns, train: Ints, plan: Plan) -> Stored:
     )
 
 
-def checked(stored: Stored, times: Times, reading: Reading) -> Report:
+def check_tree(stored: StoredTree, times: Times, reading: Reading) -> Report:
     """Return how good a tree is on run times; ``reading``: its rows and column of the workload."""
     others = f"-{stored.others}" if stored.others else ""
     mine = replace(

@@ -110,7 +110,7 @@ def phases(
     from p3s.cli.progress import progress
     from p3s.cli.values import parse_counts
     from p3s.methods.pas2p.phases import Similarity, loop_of, thesis_phases
-    from p3s.pipeline.records import opened, traced
+    from p3s.pipeline.records import load_study, open_traces
     from p3s.pipeline.stages import ensure_phases
 
     settings = Similarity(*_shares(similar))
@@ -119,11 +119,11 @@ def phases(
     wanted = parse_counts(counts) if counts is not None else None
     if wanted is not None and len(wanted) > 1:
         raise UsageError("-n: the phases of the thesis are of one count; give one")
-    study = opened(study_dir)
+    study = load_study(study_dir)
     with progress(len(study.counts())) as bar:
         known = ensure_phases(study, bar)
     n = known.only(wanted, study.root).counts[0] if wanted else known.counts[-1]
-    runs = traced(study_dir).complete(n)
+    runs = open_traces(study_dir).complete(n)
     if not runs:
         raise P3SError(f"{study.root}: no complete run at {n} processes; trace it again")
     run = read_run(runs[0].path)

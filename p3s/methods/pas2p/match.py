@@ -77,7 +77,7 @@ def match(run: RunTrace) -> Matching:
     """Return the messages and collectives of a run, reading one rank's columns at a time."""
     table = call_table(run.calls, run.np)
     parts = [_ends_of(rank, run.ranks[rank], table) for rank in present_ranks(run)]
-    sends, receives, collectives = (_joined([part[k] for part in parts]) for k in range(3))
+    sends, receives, collectives = (_join_ends([part[k] for part in parts]) for k in range(3))
     ways = (
         (sends.rank, table.way_peer[sends.key], table.way_label[sends.key]),
         (table.way_peer[receives.key], receives.rank, table.way_label[receives.key]),
@@ -119,5 +119,5 @@ def _ends_of(rank: int, trace: RankTrace, table: CallTable) -> list[Ints]:
     return found
 
 
-def _joined(parts: list[Ints]) -> Ends:
+def _join_ends(parts: list[Ints]) -> Ends:
     return Ends(*np.concatenate([np.zeros((3, 0), dtype=np.int64), *parts], axis=1))

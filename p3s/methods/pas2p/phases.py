@@ -12,7 +12,7 @@ do not tell one place from another.
 - A segment is compared with the phases known so far, in their order: the same number of ticks,
   and enough events that agree in operation, volume and computation. It is another occurrence of
   the first one that it is similar to, else a new phase.
-- Correction (A.5): see :func:`corrected`.
+- Correction (A.5): see :func:`correct_phases`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.base.arrays import Bools, Ints, mixed
+from p3s.base.arrays import Bools, Ints, mix_bits
 from p3s.base.errors import P3SError
 from p3s.capture.types import present_ranks
 from p3s.methods.pas2p.logical import logical_time
@@ -128,12 +128,12 @@ def thesis_phases(
     bytes_of = np.array([call.bytes for call in run.calls], dtype=np.int64)
     starts = _segments(table, _look_of(run))
     segments = _Segments(table, starts, op_of[table.call], bytes_of[table.call])
-    groups = _grouped(segments, settings)
+    groups = _group_segments(segments, settings)
     phases = [
         _phase(number, members, similar, segments, run, settings)
         for number, (members, similar) in enumerate(groups)
     ]
-    return corrected(phases, segments.sequence(groups), segments, settings)
+    return correct_phases(phases, segments.sequence(groups), segments, settings)
 
 
 def loop_of(phase: ThesisPhase, loops: Mapping[int, Set[str]]) -> int | None:
@@ -175,11 +175,11 @@ def _table(run: RunTrace, ticks: Sequence[Ints], settings: Similarity) -> _Table
     return _Table(tick, rank_of, turn, call, after, elapsed, total)
 
 
-def _mixed(*columns: Ints) -> NDArray[np.uint64]:
+def _hash_rows(*columns: Ints) -> NDArray[np.uint64]:
     """Return a 64-bit hash of each row."""
     out = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
-        out = mixed(out ^ column.astype(np.uint64))
+        out = mix_bits(out ^ column.astype(np.uint64))
     return out
 
 
@@ -195,9 +195,9 @@ def _look_of(run: RunTrace) -> Ints:
 def _segments(table: _Table, look_of: Ints) -> Ints:
     """Return the tick at which each segment begins, and the end of the last one."""
     first = np.flatnonzero(np.diff(table.tick, prepend=table.tick[0] - 1))
-    looks = np.add.reduceat(_mixed(table.rank, table.turn, look_of[table.call]), first)
+    looks = np.add.reduceat(_hash_rows(table.rank, table.turn, look_of[table.call]), first)
     _, label = np.unique(looks, return_inverse=True)
-    starts = _refined(label.tolist(), _cut_at_repeats(label.tolist()))
+    starts = _cut_loop_ends(label.tolist(), _cut_at_repeats(label.tolist()))
     ticks = table.tick[first]
     return np.append(ticks[starts], ticks[-1] + 1)
 
@@ -213,7 +213,7 @@ def _cut_at_repeats(labels: list[int]) -> list[int]:
     return starts
 
 
-def _refined(labels: list[int], starts: list[int]) -> list[int]:
+def _cut_loop_ends(labels: list[int], starts: list[int]) -> list[int]:
     """Cut the first and the last iteration of a loop off what is before and after the loop.
 
     They hang on it, as nothing repeats there: a segment that begins with all of the segment
@@ -245,7 +245,7 @@ class _Segments:
         number = np.repeat(np.arange(len(self.first)), self.count)
         offset = table.tick - self.first_tick[number]
         # One number for a place in a segment: ranks and iterations are far below these limits.
-        self.place = _mixed(offset, table.rank, table.turn, op)
+        self.place = _hash_rows(offset, table.rank, table.turn, op)
         looks = np.add.reduceat(self.place, self.first)
         shapes = np.stack([self.ticks.astype(np.uint64), self.count.astype(np.uint64), looks])
         _, self.shape = np.unique(shapes, axis=1, return_inverse=True)
@@ -305,7 +305,7 @@ def _close(a: Ints, b: Ints, share: float, floor: int) -> Bools:
     return close
 
 
-def _grouped(segments: _Segments, settings: Similarity) -> list[tuple[Ints, bool]]:
+def _group_segments(segments: _Segments, settings: Similarity) -> list[tuple[Ints, bool]]:
     """Return the segments of each phase, and whether they are similar.
 
     Comparing each segment with the first occurrence of the known phases, in order, is the same
@@ -369,7 +369,7 @@ def _phase(
     )
 
 
-def corrected(
+def correct_phases(
     phases: Sequence[ThesisPhase], sequence: Ints, segments: _Segments, settings: Similarity
 ) -> list[ThesisPhase]:
     """Return the phases after the correction pass (thesis A.5, Eq. A.2).

@@ -28,7 +28,7 @@ def rows(dims: Sequence[int]) -> Ints:
     return np.arange(math.prod(dims), dtype=np.int64)
 
 
-def turned(dims: Sequence[int], axes: Sequence[int]) -> Ints:
+def visit_rows(dims: Sequence[int], axes: Sequence[int]) -> Ints:
     """Visit rows of another dimension: the last of ``axes`` changes fastest."""
     return np.ascontiguousarray(rows(dims).reshape(tuple(dims)).transpose(tuple(axes))).ravel()
 
@@ -43,7 +43,7 @@ def snake(dims: Sequence[int]) -> Ints:
     return order
 
 
-def tiled(dims: Sequence[int], tiles: Sequence[Sequence[int]]) -> Ints:
+def visit_tiles(dims: Sequence[int], tiles: Sequence[Sequence[int]]) -> Ints:
     """Visit one tile after the other, tiles of tiles where there are several.
 
     ``tiles``: cells of a tile in each dimension, the smallest tile first; those after it count
@@ -62,7 +62,7 @@ def tiled(dims: Sequence[int], tiles: Sequence[Sequence[int]]) -> Ints:
     return np.asarray(np.lexsort(keys), dtype=np.int64)
 
 
-def tilted(dims: Sequence[int], along: int, across: int, step: int) -> Ints:
+def visit_tilted(dims: Sequence[int], along: int, across: int, step: int) -> Ints:
     """Visit rows of dimension ``across`` from a place that moves by ``step`` along another one."""
     if along == across:
         raise P3SError("a tilt is of one dimension along another one")
@@ -73,7 +73,7 @@ def tilted(dims: Sequence[int], along: int, across: int, step: int) -> Ints:
 
 def morton(dims: Sequence[int]) -> Ints:
     """Visit cells by the bits of their coordinates, interleaved (Z order)."""
-    return np.argsort(_interleaved(_coordinates(dims), _bits(dims)), kind="stable")
+    return np.argsort(_interleave_bits(_coordinates(dims), _bits(dims)), kind="stable")
 
 
 def hilbert(dims: Sequence[int]) -> Ints:
@@ -97,7 +97,7 @@ def hilbert(dims: Sequence[int]) -> Ints:
     change = np.zeros(at.shape[1], dtype=np.int64)
     for level in range(bits - 1, 0, -1):
         change ^= np.where((at[-1] >> level) & 1 == 1, (1 << level) - 1, 0)
-    return np.argsort(_interleaved(at ^ change, bits), kind="stable")
+    return np.argsort(_interleave_bits(at ^ change, bits), kind="stable")
 
 
 def tiles_of(dims: Sequence[int], cells: int) -> list[tuple[int, ...]]:
@@ -119,7 +119,7 @@ def _bits(dims: Sequence[int]) -> int:
     return max(max(dims) - 1, 1).bit_length()
 
 
-def _interleaved(at: Ints, bits: int) -> Ints:
+def _interleave_bits(at: Ints, bits: int) -> Ints:
     """Return numbers of the bits of all coordinates, the highest first."""
     if bits * len(at) > 62:
         raise P3SError("a grid of this size has no curve; take tiles")
@@ -191,7 +191,7 @@ def candidates(
         of_ranks[1:] = [Order(each.name, order[each.numbers]) for each in of_ranks[1:]]
     found: dict[bytes, RankMap] = {}
     _keep(found, _in_order(ranks, where, of_ranks, _node_orders(where, fabric)), number * 2 // 3)
-    drawn = _drawn(ranks, where, of_ranks[min(1, len(of_ranks) - 1)], seed)
+    drawn = _draw_placements(ranks, where, of_ranks[min(1, len(of_ranks) - 1)], seed)
     _keep(found, itertools.islice(drawn, 8 * number), number)
     return list(found.values())
 
@@ -212,18 +212,18 @@ def _in_order(
     yield cyclic_on(ranks, where)
     pairs = itertools.product(enumerate(of_nodes), enumerate(of_ranks))
     for (_, nodes), (_, order) in sorted(pairs, key=lambda pair: 4 * pair[0][0] + pair[1][0]):
-        yield _both(order, nodes, where)
+        yield _put_orders(order, nodes, where)
 
 
-def _drawn(ranks: int, where: Allocation, order: Order, seed: int) -> Iterator[RankMap]:
+def _draw_placements(ranks: int, where: Allocation, order: Order, seed: int) -> Iterator[RankMap]:
     """Yield random placements without end, in turns of ranks and of whole nodes."""
     for step in itertools.count(seed):
         yield random_on(ranks, where, step)
         mixed = np.random.default_rng(step).permutation(where.nodes)
-        yield _both(order, Order(f"random {step}", mixed), where)
+        yield _put_orders(order, Order(f"random {step}", mixed), where)
 
 
-def _both(ranks: Order, nodes: Order, where: Allocation) -> RankMap:
+def _put_orders(ranks: Order, nodes: Order, where: Allocation) -> RankMap:
     name = ranks.name or BLOCK
     if nodes.name:
         name += f", nodes {nodes.name}"
@@ -241,16 +241,16 @@ def _rank_orders(
     ppn = int(where.slots.max())
     groups = _nodes_of_switch(where, fabric)
     for tile in sorted(tiles_of(grid, ppn), key=_surface):
-        found.append(Order(f"tiles {_times(tile)}", tiled(grid, [tile])))
+        found.append(Order(f"tiles {_times(tile)}", visit_tiles(grid, [tile])))
         found += _curved_tiles(grid, tile)
         upper = [x // y for x, y in zip(grid, tile, strict=True)]
         for outer in sorted(tiles_of(upper, groups), key=_surface)[:2] if groups > 1 else ():
             found.append(
-                Order(f"tiles {_times(tile)} in {_times(outer)}", tiled(grid, [tile, outer]))
+                Order(f"tiles {_times(tile)} in {_times(outer)}", visit_tiles(grid, [tile, outer]))
             )
     found += [Order(name, curve(grid)) for name, curve in _CURVES.items()]
     found += [
-        Order(f"rows of dimension {axis}", turned(grid, [*_others(grid, axis), axis]))
+        Order(f"rows of dimension {axis}", visit_rows(grid, [*_others(grid, axis), axis]))
         for axis in range(len(grid) - 1)
     ]
     return plain + found + _tilts(grid)
@@ -260,14 +260,14 @@ def _curved_tiles(grid: Sequence[int], tile: Sequence[int]) -> Iterator[Order]:
     """Yield tiles that are visited along a curve."""
     upper = [x // y for x, y in zip(grid, tile, strict=True)]
     cells = math.prod(tile)
-    inside = tiled(grid, [tile]).reshape(-1, cells)
+    inside = visit_tiles(grid, [tile]).reshape(-1, cells)
     for name, curve in _CURVES.items():
         yield Order(f"tiles {_times(tile)} {name}", inside[curve(upper)].ravel())
 
 
 def _tilts(grid: Sequence[int]) -> list[Order]:
     return [
-        Order(f"tilt of {across} along {along} by {step}", tilted(grid, along, across, step))
+        Order(f"tilt of {across} along {along} by {step}", visit_tilted(grid, along, across, step))
         for along in range(len(grid))
         for across in range(len(grid))
         for step in (1, 2)
@@ -286,7 +286,7 @@ def _node_orders(where: Allocation, fabric: Fabric | None) -> list[Order]:
     orders = [Order(name, curve(dims)) for name, curve in _CURVES.items()]
     for axis in range(len(dims) - 1):
         name = f"rows of dimension {len(dims) - 1 - axis}"
-        orders.append(Order(name, turned(dims, [*_others(dims, axis), axis])))
+        orders.append(Order(name, visit_rows(dims, [*_others(dims, axis), axis])))
     orders += _tilts(dims)
     for order in orders:
         nodes = place[order.numbers]

@@ -17,7 +17,7 @@ from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.direct import Dragonfly
 from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.features import Hierarchy, class_a, class_b, class_c
-from p3s.methods.placement.learned import Learned, load
+from p3s.methods.placement.learned import LearnedModel, load
 from p3s.methods.placement.links import link_features, paths
 from p3s.methods.placement.phases import PhaseTraffic, Traffic, sums
 from p3s.methods.placement.simulated import simulated_seconds
@@ -147,7 +147,7 @@ def link_rates(fabric: Fabric, network: Network) -> Floats:
 class LearnedCost:
     """A model that was learned from measured phases."""
 
-    model: Learned
+    model: LearnedModel
 
     @property
     def name(self) -> str:

@@ -96,7 +96,7 @@ def class_c(traffic: Traffic, placed: RankMap, hierarchy: Hierarchy) -> dict[str
         shape[level.name] = float(number)
         if depth >= hierarchy.first:
             parts = _parts(below, of, number)
-            shape |= _said(f"{below_name}/{level.name}", parts, hierarchy.ratios)
+            shape |= _summarise(f"{below_name}/{level.name}", parts, hierarchy.ratios)
         source, dest = of[between.source], of[between.dest]
         leaves = source != dest
         inside = ~leaves & (below[between.source] != below[between.dest])
@@ -125,7 +125,7 @@ def _sent(
     """Return statistics of the data and the messages of some rows, summed up by component."""
     found: dict[str, float] = {}
     for letter, column in (("D", between.data), ("M", between.messages)):
-        found |= _said(prefix + letter, sums(component[rows], column[rows], number), _ALL)
+        found |= _summarise(prefix + letter, sums(component[rows], column[rows], number), _ALL)
     return found
 
 
@@ -148,7 +148,7 @@ def _parts(below: Ints, of: Ints, number: int) -> Floats:
     return np.bincount(pairs[1], minlength=number).astype(np.float64)
 
 
-def _said(name: str, values: Floats, statistics: Sequence[str]) -> dict[str, float]:
+def _summarise(name: str, values: Floats, statistics: Sequence[str]) -> dict[str, float]:
     return {f"{name}({kind})": float(_STATISTIC[kind](values)) for kind in statistics}
 
 

@@ -24,11 +24,11 @@ import numpy as np
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import write_json
 from p3s.base.errors import OtherVersion, P3SError
-from p3s.base.serialise import Published
+from p3s.base.serialise import FileFormat
 from p3s.base.text import percent
 from p3s.methods.placement.lines import FITS, Line, Product, feature_of
 from p3s.methods.placement.ranking import Agreement, agreement
-from p3s.methods.placement.trees import Trees, needed, of_boosting
+from p3s.methods.placement.trees import Trees, of_boosting, require_sklearn
 from p3s.predict.types import Reason
 from p3s.simulate.network import Network
 
@@ -60,7 +60,7 @@ class Widening:
         return self.always + self.doubling * beyond
 
 
-def missed(low: Floats, high: Floats, truth: Floats) -> Floats:
+def measure_miss(low: Floats, high: Floats, truth: Floats) -> Floats:
     """Return by how much truth is outside of intervals; less than 0 where it is inside."""
     return np.maximum(low - truth, truth - high)
 
@@ -167,7 +167,7 @@ class Outside:
 
 
 @dataclass(frozen=True, eq=False)
-class Predicted:
+class PhaseEstimates:
     """Seconds of phases, the ends of their intervals, and what is outside the training."""
 
     seconds: Floats
@@ -177,7 +177,7 @@ class Predicted:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedModel:
     """A model with what it was trained on.
 
     ``names``: features, in the order of their columns. ``least``, ``most``: their values in
@@ -212,7 +212,7 @@ class Learned:
         for trees in (self.middle, self.low, self.high):
             trees.check(len(self.names))
 
-    def predict(self, rows: Sequence[Mapping[str, float]]) -> Predicted:
+    def predict(self, rows: Sequence[Mapping[str, float]]) -> PhaseEstimates:
         """Return the times of phases from their features. Errors: P3SError for a missing one."""
         x = columns(rows, self.names)
         base = _logarithm(self.first, self.names, x)
@@ -221,7 +221,9 @@ class Learned:
         low = np.minimum(self.low.predict(x) - wider, middle)
         high = np.maximum(self.high.predict(x) + wider, middle)
         outside = tuple(tuple(self._outside(row)) for row in x)
-        return Predicted(np.exp(base + middle), np.exp(base + low), np.exp(base + high), outside)
+        return PhaseEstimates(
+            np.exp(base + middle), np.exp(base + low), np.exp(base + high), outside
+        )
 
     def _outside(self, row: Floats) -> Iterator[Outside]:
         for k in np.flatnonzero((row < self.least) | (row > self.most)).tolist():
@@ -268,7 +270,7 @@ def learn(
     fit: str = "",
     apart: Sequence[Ints] = (),
     beyond: Sequence[str] = (),
-) -> Learned:
+) -> LearnedModel:
     """Return a model of measured phases.
 
     ``groups``: what belongs together (an allocation, a program) and is left out together for the
@@ -278,7 +280,7 @@ def learn(
     to be. ``beyond``: features whose largest values are left out for the same. Errors:
     P3SError with fewer than 20 phases, times that are none, and without scikit-learn.
     """
-    needed("learning the times of phases")
+    require_sklearn("learning the times of phases")
     data = _data(rows, seconds, names, settings, first, fit)
     if len(groups) != len(data.seconds):
         raise P3SError(f"{len(groups)} groups for {len(data.seconds)} phases")
@@ -291,7 +293,7 @@ def learn(
     )  # fmt: skip
     near = [data.missed_by(unseen)]
     near += [data.missed_by(data.unseen(_left_out(each, settings.seed))) for each in apart]
-    return Learned(
+    return LearnedModel(
         card,
         tuple(names),
         data.x.min(axis=0),
@@ -314,14 +316,14 @@ def cross_validated(
     fit: str = "",
 ) -> Agreement:
     """Return how good models are on groups that they have not seen."""
-    needed("learning the times of phases")
+    require_sklearn("learning the times of phases")
     data = _data(rows, seconds, names, settings, first, fit)
     found = data.unseen(_left_out(groups, settings.seed), ends=False)
     return agreement(data.seconds, np.exp(found[0]))
 
 
 @dataclass(frozen=True, eq=False)
-class _Fitted:
+class _FittedTrees:
     """What was fitted to some rows: the line that goes first, and trees."""
 
     first: Line | None
@@ -339,7 +341,7 @@ class _Data:
     first: tuple[Product, ...]
     fit: str
 
-    def fitted(self, rows: Bools, ends: bool = True) -> _Fitted:
+    def fitted(self, rows: Bools, ends: bool = True) -> _FittedTrees:
         """Return what is fitted to some rows; ``ends``: also the ends of the interval."""
         x, t = self.x[rows], self.seconds[rows]
         line = None
@@ -347,9 +349,9 @@ class _Data:
             columns = dict(zip(self.names, x.T, strict=True))
             line = FITS[self.fit](self.first, columns, t)
         y = np.log(t) - _logarithm(line, self.names, x)
-        return _Fitted(line, _boosted(x, y, self.settings, ends))
+        return _FittedTrees(line, _boost_trees(x, y, self.settings, ends))
 
-    def logarithms(self, made: _Fitted, rows: Bools) -> Floats:
+    def logarithms(self, made: _FittedTrees, rows: Bools) -> Floats:
         """Return what was fitted says of some rows, shape (ensembles, rows)."""
         x = self.x[rows]
         base = _logarithm(made.first, self.names, x)
@@ -365,7 +367,7 @@ class _Data:
 
     def missed_by(self, found: Floats) -> Floats:
         """Return by how much intervals of all rows miss their times."""
-        return missed(found[1], found[2], np.log(self.seconds))
+        return measure_miss(found[1], found[2], np.log(self.seconds))
 
     def beyond(self, features: Sequence[str]) -> tuple[Floats, Floats]:
         """Return what is missed of rows with large values by the others, and how far they are."""
@@ -377,7 +379,7 @@ class _Data:
                 continue
             _, low, high = self.logarithms(self.fitted(~out), out)
             kept = self.x[~out]
-            off.append(missed(low, high, np.log(self.seconds[out])))
+            off.append(measure_miss(low, high, np.log(self.seconds[out])))
             far.append(doublings(self.x[out], kept.min(axis=0), kept.max(axis=0)))
         return np.concatenate(off), np.concatenate(far)
 
@@ -423,7 +425,7 @@ def _left_out(groups: Ints, seed: int) -> Ints:
     return np.asarray((mixed % min(_FOLDS, len(names)))[of], dtype=np.int64)
 
 
-def _boosted(x: Floats, y: Floats, settings: Settings, ends: bool) -> tuple[Trees, ...]:
+def _boost_trees(x: Floats, y: Floats, settings: Settings, ends: bool) -> tuple[Trees, ...]:
     from sklearn.ensemble import GradientBoostingRegressor
 
     number = x.shape[1]
@@ -447,22 +449,22 @@ def _boosted(x: Floats, y: Floats, settings: Settings, ends: bool) -> tuple[Tree
     return fit(loss="absolute_error"), *(fit(loss="quantile", alpha=a) for a in quantiles)
 
 
-MODEL = Published(
+MODEL = FileFormat(
     "p3s.communication",
     2,
-    Learned,
+    LearnedModel,
     more=True,
     again="learn it again: p3s machine learn",
     show="p3s.methods.placement.training.card:shown",
 )
 
 
-def save(path: Path, model: Learned) -> None:
+def save(path: Path, model: LearnedModel) -> None:
     """Write a model as an artefact of numbers. Errors: P3SError."""
     write_json(path, MODEL.data(model))
 
 
-def load(path: Path) -> Learned:
+def load(path: Path) -> LearnedModel:
     """Read a model. Errors: P3SError, in one line, where it cannot be read or is damaged."""
     try:
         return MODEL.read(path)

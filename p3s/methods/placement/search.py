@@ -117,7 +117,7 @@ class _Job:
     seed: int
 
 
-def bisected(
+def bisect_ranks(
     traffic: Traffic, where: Allocation, fabric: Fabric, seed: int = 0, *, arranged: bool = False
 ) -> RankMap:
     """Return ranks placed by halving the network and their traffic alike.
@@ -138,7 +138,7 @@ def bisected(
     at = fabric.numbers(where.hosts)
     arranged = arranged and 1 < where.nodes <= MOST_NODES
     apart = distances_of(fabric, at) if arranged else None
-    node_of = _halved(whole, _Job(where, fabric, at, seed), apart)
+    node_of = _halve_network(whole, _Job(where, fabric, at, seed), apart)
     if apart is not None:
         node_of = swapped_nodes(_between(whole, node_of, where), apart, where.slots)[node_of]
     kind = BISECTED if apart is None else ARRANGED
@@ -154,7 +154,9 @@ def _between(graph: _Graph, node_of: Ints, where: Allocation) -> Floats:
     return found
 
 
-def improved(placed: RankMap, cost: Cost, trials: int, seed: int = 0) -> tuple[RankMap, float]:
+def improve_by_swaps(
+    placed: RankMap, cost: Cost, trials: int, seed: int = 0
+) -> tuple[RankMap, float]:
     """Return a placement that swaps make cheaper, and its cost.
 
     In turns two ranks of different nodes are swapped, and all ranks of two nodes that have as many.
@@ -163,7 +165,7 @@ def improved(placed: RankMap, cost: Cost, trials: int, seed: int = 0) -> tuple[R
     best, least = placed, cost(placed)
     for trial in range(trials):
         one, other = rng.integers(0, placed.n, 2).tolist()
-        node_of = _swapped(best, one, other, whole=trial % 2 == 1)
+        node_of = _swap_ranks(best, one, other, whole=trial % 2 == 1)
         if node_of is None:
             continue
         tried = rank_map(f"{placed.kind}, swapped", node_of, placed.names)
@@ -173,7 +175,7 @@ def improved(placed: RankMap, cost: Cost, trials: int, seed: int = 0) -> tuple[R
     return best, least
 
 
-def _swapped(placed: RankMap, one: int, other: int, whole: bool) -> Ints | None:
+def _swap_ranks(placed: RankMap, one: int, other: int, whole: bool) -> Ints | None:
     """Return nodes with two ranks, or all of their nodes' ranks, swapped; None: it cannot be."""
     first, second = int(placed.node_of[one]), int(placed.node_of[other])
     if first == second or (whole and placed.sizes[first] != placed.sizes[second]):
@@ -186,7 +188,7 @@ def _swapped(placed: RankMap, one: int, other: int, whole: bool) -> Ints | None:
     return node_of
 
 
-def _halved(whole: _Graph, job: _Job, apart: Floats | None) -> Ints:
+def _halve_network(whole: _Graph, job: _Job, apart: Floats | None) -> Ints:
     """Return the node of each rank; all parts of one size are halved before smaller ones are.
 
     ``apart``: links between nodes; of two halves each then goes nearer to what it talks to.
@@ -264,14 +266,14 @@ def _cut(graph: _Graph, size: int, seed: int) -> Bools:
     if not len(graph.to):
         return np.arange(number) < size
     weights = np.maximum(np.rint(graph.weight * (_WHOLE / graph.weight.sum())), 1).astype(np.int64)
-    parts = _partitioned(graph, weights, seed)
+    parts = _partition_graph(graph, weights, seed)
     first = np.asarray(parts, dtype=np.int64) == 0
     if abs(int(first.sum()) - size) > abs(number - int(first.sum()) - size):
         first = ~first
-    return _balanced(graph, first, size)
+    return _balance_parts(graph, first, size)
 
 
-def _partitioned(graph: _Graph, weights: Ints, seed: int) -> list[int]:
+def _partition_graph(graph: _Graph, weights: Ints, seed: int) -> list[int]:
     try:
         import kahip
     except ImportError as error:
@@ -286,7 +288,7 @@ def _partitioned(graph: _Graph, weights: Ints, seed: int) -> list[int]:
     return list(parts)
 
 
-def _balanced(graph: _Graph, first: Bools, size: int) -> Bools:
+def _balance_parts(graph: _Graph, first: Bools, size: int) -> Bools:
     """Move those ranks to the other side that cost the least, until the first part has its size."""
     vertex, side = graph.vertex, first.copy()
     while (extra := int(side.sum()) - size) != 0:

@@ -10,7 +10,17 @@ from textwrap import wrap
 from p3s.base.artefacts import changed_ns
 from p3s.base.errors import P3SError
 from p3s.base.records import scaled_dir
-from p3s.base.text import ends, joined, percent, plural, processes, seconds, span, table, text_width
+from p3s.base.text import (
+    ends,
+    join_words,
+    percent,
+    plural,
+    processes,
+    seconds,
+    span,
+    table,
+    text_width,
+)
 from p3s.methods.placement.ranked.types import PLACEMENTS, Advice, Gain, Placements, Ranked, path_of
 from p3s.pipeline.content import StudyContent
 from p3s.program.mapping import BLOCK, CYCLIC
@@ -31,7 +41,7 @@ _ADVICE_HEAD = (
 
 def render(found: Placements) -> str:
     """Return placements as text: what to do first, then the ranking and the phases."""
-    parts = [*_wrapped(verdict(found)), "", ranking(found), ""]
+    parts = [*_wrap_lines(verdict(found)), "", ranking(found), ""]
     if phases := phase_rows(found):
         parts += [f"{found.ranked[0].name} instead of {default_of(found).name}:"]
         parts += [table(phases[:_MOST_PHASES], PHASE_HEAD), ""]
@@ -61,13 +71,13 @@ def verdict(found: Placements) -> list[str]:
         gains = [gain for gain in gains if gain.over != BLOCK]
         told += [f"It is {_gain(gain)}." for gain in gains if first.name == BLOCK]
         return told
-    told.append(f"Take {first.name}: {joined(map(_gain, gains))}.")
+    told.append(f"Take {first.name}: {join_words(map(_gain, gains))}.")
     if first.chance is not None and first.chance < _SURE:
         others = [
             one.name for one in found.timed[1:] if (one.regret or 0.0) < 2 * _SMALL + _regret(first)
         ]
         if others:
-            told.append(f"As good, as far as can be told: {joined(others[:3])}.")
+            told.append(f"As good, as far as can be told: {join_words(others[:3])}.")
     return told
 
 
@@ -145,13 +155,18 @@ def phase_rows(found: Placements) -> list[list[str]]:
             rows.append(
                 (
                     less,
-                    [phase.name, seconds(phase.time_s), _signed(less / was), _signed(less / whole)],
+                    [
+                        phase.name,
+                        seconds(phase.time_s),
+                        _format_share(less / was),
+                        _format_share(less / whole),
+                    ],
                 )
             )
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
 
 
-def _signed(share: float) -> str:
+def _format_share(share: float) -> str:
     return f"{100 * share:+.1f} %"
 
 
@@ -168,7 +183,7 @@ def notes(found: Placements) -> list[str]:
         told.append(f"the cost leaves out {share} of the calls, whose messages are not known")
     outside = sorted({name for one in found.timed for name in one.outside})
     if outside:
-        told.append(f"the learned model has not seen such values of {joined(outside[:5])}")
+        told.append(f"the learned model has not seen such values of {join_words(outside[:5])}")
     return told + list(found.notes)
 
 
@@ -190,7 +205,7 @@ def render_advice(found: Advice) -> str:
         ]
         for one in found.configurations
     ]  # fmt: skip
-    return "\n".join([*_wrapped(told), "", table(rows, _ADVICE_HEAD, left=0)])
+    return "\n".join([*_wrap_lines(told), "", table(rows, _ADVICE_HEAD, left=0)])
 
 
 def _worth(found: Advice, what: str) -> str:
@@ -198,14 +213,14 @@ def _worth(found: Advice, what: str) -> str:
     front = [one for one in found.configurations if getattr(one, f"{what}_front") == 0]
     cost = {"cores": lambda one: one.n, "nodes": lambda one: one.nodes}[what]
     told = [f"{one.n:,} x {one.ppn}" for one in sorted(front, key=cost)]
-    return f"Worth their {what} (processes x ranks per node): {joined(told)}."
+    return f"Worth their {what} (processes x ranks per node): {join_words(told)}."
 
 
 def _layer(number: int) -> str:
     return "worth it" if number == 0 else f"layer {number}"
 
 
-def _wrapped(told: Sequence[str]) -> list[str]:
+def _wrap_lines(told: Sequence[str]) -> list[str]:
     return [line for text in told for line in wrap(text, text_width())]
 
 

@@ -89,7 +89,7 @@ def of_boosting(fitted: Any) -> Trees:
     )
 
 
-def needed(what: str) -> None:
+def require_sklearn(what: str) -> None:
     """Raise P3SError where scikit-learn is not installed."""
     try:
         import sklearn  # noqa: F401

@@ -13,7 +13,7 @@ from p3s.base.errors import UsageError
 from p3s.machine.topology.inside import Inside
 from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.phases import Traffic
-from p3s.methods.placement.search import bisected
+from p3s.methods.placement.search import bisect_ranks
 from p3s.program.mapping import RankMap
 
 
@@ -60,7 +60,7 @@ def on_cores(traffic: Traffic, placed: RankMap, inside: Inside) -> OnCores:
     core_of = np.zeros(placed.n, dtype=np.int64)
     for node in np.unique(placed.node_of).tolist():
         ranks = placed.ranks_of(node)
-        found = bisected(_among(traffic, ranks), where, tree)
+        found = bisect_ranks(_among(traffic, ranks), where, tree)
         core_of[ranks] = by_cache[first[found.node_of] + found.slot_of]
     better = OnCores(inside, core_of)
     less = better.between_sockets(traffic, placed) <= usual.between_sockets(traffic, placed)

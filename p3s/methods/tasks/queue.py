@@ -142,7 +142,7 @@ class Range:
     working: float
 
 
-def drawn(
+def draw_run_time(
     queue: Queue,
     tasks: Sequence[Floats],
     number: int,
@@ -181,7 +181,7 @@ def drawn(
 
 
 @dataclass(frozen=True)
-class Served:
+class ServerRecord:
     """What one server did in a run.
 
     ``server``: its rank; ``workers``: those that it heard from. ``tasks``: seconds of computation
@@ -291,7 +291,7 @@ class TaskQueue:
         return ends | {1.0} if self.misfit > _ALIKE else ends
 
 
-def queue_of(runs: Mapping[int, Sequence[tuple[Served, ...]]]) -> TaskQueue | None:
+def queue_of(runs: Mapping[int, Sequence[tuple[ServerRecord, ...]]]) -> TaskQueue | None:
     """Return the queue of a program from the servers of its runs, by count; None: it has none.
 
     Every run has to have the same servers, and all that are not servers have to be workers. A rank
@@ -315,7 +315,7 @@ def queue_of(runs: Mapping[int, Sequence[tuple[Served, ...]]]) -> TaskQueue | No
         _exact(numbers, len(apart)),
         tasks,
         counts,
-        len(servers) == 1 and every[0].rounds == 1 and _fixed(tasks),
+        len(servers) == 1 and every[0].rounds == 1 and _has_fixed_tasks(tasks),
         *_slope([n - len(apart) for n in counts], tasks),
         float(np.mean(service)),
         float(np.std(service)),
@@ -332,7 +332,7 @@ def queue_of(runs: Mapping[int, Sequence[tuple[Served, ...]]]) -> TaskQueue | No
     )
 
 
-def _shape(n: int, found: Sequence[Served]) -> tuple[int, ...] | None:
+def _shape(n: int, found: Sequence[ServerRecord]) -> tuple[int, ...] | None:
     """Return a run's servers that do no tasks; None unless all others do, of one server each."""
     doing = [worker for one in found for worker in one.workers]
     servers = {one.server for one in found}
@@ -355,7 +355,7 @@ def _exact(numbers: Mapping[int, int], apart: int) -> tuple[int, int] | None:
     return (low - each * first, each) if fits else None
 
 
-def _fixed(tasks: Sequence[Floats]) -> bool:
+def _has_fixed_tasks(tasks: Sequence[Floats]) -> bool:
     """Tell whether the k-th task is the same one in every run: equal numbers, alike in length."""
     if len(tasks) < 2 or len({len(each) for each in tasks}) != 1:
         return False
@@ -393,16 +393,16 @@ def time_of(found: TaskQueue, n: int, way: float, software: float) -> Range:
     law of the mean task misses.
     """
     queue = Queue(found.service + software, way, found.spread, len(found.servers))
-    middle = _drawn(found, queue, n, found.number(n)[1], found.scale(n))
+    middle = _draw_range(found, queue, n, found.number(n)[1], found.scale(n))
     ends = [middle]
     for number in sorted(set(found.number(n))):
         for scale in sorted(found.scales(n)):
-            ends.append(_drawn(found, queue, n, number, scale))
+            ends.append(_draw_range(found, queue, n, number, scale))
     low, high = min(end.low for end in ends), max(end.high for end in ends)
     return Range(middle.seconds, low, high, middle.busy, middle.working)
 
 
-def _drawn(found: TaskQueue, queue: Queue, n: int, number: float, scale: float) -> Range:
+def _draw_range(found: TaskQueue, queue: Queue, n: int, number: float, scale: float) -> Range:
     # Lengths of other counts go with the workers; each run's are brought to what they are at n.
     last = found.workers(max(found.counts))
     samples = [
@@ -411,6 +411,8 @@ def _drawn(found: TaskQueue, queue: Queue, n: int, number: float, scale: float) 
     ]
     error = found.spread / max(found.service, 1e-300) / np.sqrt(max(found.served, 1))
     one = round(number / found.rounds)
-    made = drawn(queue, samples, one, found.workers(n), fixed=found.fixed, error=error, seed=n)
+    made = draw_run_time(
+        queue, samples, one, found.workers(n), fixed=found.fixed, error=error, seed=n
+    )
     seconds, low, high = (found.rounds * x for x in (made.seconds, made.low, made.high))
     return replace(made, seconds=seconds, low=low, high=high)

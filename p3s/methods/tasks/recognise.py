@@ -18,7 +18,7 @@ from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.base.ops import ONE_SIDED, RECV, RMA, SEND, is_on_comm, kind_of
 from p3s.capture.types import ANY_SOURCE
-from p3s.methods.tasks.queue import Served, TaskQueue, queue_of
+from p3s.methods.tasks.queue import ServerRecord, TaskQueue, queue_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ class _Columns:
     heard: Ints
 
 
-def servers_of(run: RunTrace) -> tuple[Served, ...]:
+def servers_of(run: RunTrace) -> tuple[ServerRecord, ...]:
     """Return the servers of a run whose work is a time, in the order of their ranks; usually none.
 
     Reads the captures once more for what their receives were posted for. A run whose work is
@@ -69,7 +69,7 @@ def servers_of(run: RunTrace) -> tuple[Served, ...]:
         wild = np.asarray(capture.calls["peer"] == ANY_SOURCE)[capture.events.call]
         if wild.any() and len(wild) == len(rank.call):
             columns = _columns(run, rank, wild)
-            if (served := _served(run, rank, columns)) is not None:
+            if (served := _record_server(run, rank, columns)) is not None:
                 found.append(served)
     counter = None if found else counter_of(run)
     return tuple(found) if counter is None else (counter,)
@@ -103,7 +103,7 @@ def _columns(run: RunTrace, rank: RankTrace, wild: Bools | None = None) -> _Colu
     )
 
 
-def _served(run: RunTrace, rank: RankTrace, mine: _Columns) -> Served | None:
+def _record_server(run: RunTrace, rank: RankTrace, mine: _Columns) -> ServerRecord | None:
     """Return what a rank with wildcard receives served; None where it does not answer."""
     requests = np.flatnonzero(mine.heard >= 0)
     if not len(requests):  # all that it posted for anybody was cancelled
@@ -132,7 +132,7 @@ def _served(run: RunTrace, rank: RankTrace, mine: _Columns) -> Served | None:
     tasks, of = _tasks(run, rank.rank, [*first, *whom], workers)
     if len(tasks) < _FEWEST:
         return None
-    return Served(
+    return ServerRecord(
         rank.rank,
         workers,
         tasks / _NS,
@@ -207,7 +207,7 @@ class _Fetches:
     others: frozenset[int]
 
 
-def counter_of(run: RunTrace) -> Served | None:
+def counter_of(run: RunTrace) -> ServerRecord | None:
     """Return what the counter of a run handed out; None where it has none, or several."""
     fetches = np.array([_fetches(call) for call in run.calls] or [False], dtype=bool)
     places = {(c.peer, c.window) for c, yes in zip(run.calls, fetches, strict=False) if yes}
@@ -229,7 +229,7 @@ def counter_of(run: RunTrace) -> Served | None:
     asked = sum(one.asked for one in each)
     inside = np.array([one.inside for one in each], dtype=float).sum(axis=0)
     size = [call.bytes for call, yes in zip(run.calls, fetches, strict=False) if yes]
-    return Served(
+    return ServerRecord(
         server,
         workers,
         tasks[order] / _NS,
@@ -294,14 +294,14 @@ def _of_rank(run: RunTrace, rank: RankTrace, fetches: np.ndarray) -> _Fetches | 
 # ---- all runs --------------------------------------------------------------------------------
 
 
-def of_path(path: Path) -> tuple[Served, ...]:
+def of_path(path: Path) -> tuple[ServerRecord, ...]:
     """Return the servers of the run in a directory."""
     from p3s.capture import read_run
 
     return servers_of(read_run(path))
 
 
-def learned(traces: Traces) -> TaskQueue | None:
+def find_task_queue(traces: Traces) -> TaskQueue | None:
     """Return the queue of tasks of the program that was traced; None where none is seen."""
     runs = {}
     try:

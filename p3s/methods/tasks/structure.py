@@ -18,14 +18,14 @@ import numpy as np
 from p3s.base.records import Traces, read_replay, replay_path, scaled_dir
 from p3s.base.text import ends, figures, percent, processes, seconds
 from p3s.methods.tasks.queue import Queue, Range, TaskQueue, most_workers, time_of
-from p3s.methods.tasks.recognise import learned, of_path
+from p3s.methods.tasks.recognise import find_task_queue, of_path
 from p3s.predict.checks import EFFICIENCY_LIMIT
 from p3s.predict.estimated import COMM, HIGH, LOW, WAITING
 from p3s.predict.estimates import Dealt, Structure
-from p3s.predict.residual import Measured
+from p3s.predict.residual import RunMeasurement
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Reason
-from p3s.simulate.totals import Followed
+from p3s.simulate.totals import SimulationGaps
 
 if TYPE_CHECKING:
     from p3s.model.comparison import Comparison
@@ -90,7 +90,7 @@ def with_queue(
     seconds[WAITING] = np.maximum(seconds[WAITING], 0.0)
     seconds[LOW] = np.minimum(low, comm)
     seconds[HIGH] = np.maximum(high, comm)
-    followed = Followed() if all_of_it else times.mpi.followed
+    followed = SimulationGaps() if all_of_it else times.mpi.followed
     changed = replace(
         times,
         compute=compute,
@@ -128,7 +128,7 @@ class HandedOut(Structure):
                     self._ranges.setdefault(name, {})[n] = long
         return changed
 
-    def even(self, run: Measured) -> Measured:
+    def even(self, run: RunMeasurement) -> RunMeasurement:
         """Return a traced run whose busiest rank is one with an even share of what it computed.
 
         Which worker was the busiest depends on timing: totals are what can be compared.
@@ -174,7 +174,7 @@ class HandedOut(Structure):
 
 def structure(traces: Traces) -> HandedOut | None:
     """Return what the queue of tasks of a program tells; None where none is seen."""
-    queue = learned(traces)
+    queue = find_task_queue(traces)
     return None if queue is None else HandedOut(traces, queue)
 
 
@@ -223,13 +223,13 @@ def _phases(times: PhaseTimes, found: TaskQueue, root: Path) -> tuple[np.ndarray
     these phases hold nearly all messages, so that nothing of what the simulation could not follow
     is left.
     """
-    from p3s.base.ops import unwaited
+    from p3s.base.ops import lacks_waiter
     from p3s.program.scaled import RECV, read_scaled
 
     trace = read_scaled(scaled_dir(root, times.n))
     number = [int(phase["phase"]) for phase in times.phases]
     serves = np.isin(trace.rank, found.apart)
-    receives = trace.is_kind(RECV) & ~trace.is_op(*filter(unwaited, trace.ops))
+    receives = trace.is_kind(RECV) & ~trace.is_op(*filter(lacks_waiter, trace.ops))
     column = np.zeros(times.n, dtype=np.int64)
     for group in (serves, ~serves):
         rows = np.flatnonzero(group & receives)

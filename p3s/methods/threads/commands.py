@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError, UsageError
-from p3s.cli.common import emit_json, header, out, quoted, say, say_reasons
+from p3s.cli.common import emit_json, header, out, quote_word, say, say_reasons
 from p3s.cli.declared import argument, option
 from p3s.cli.options import COLLECTIVES, JSON_OPTION, NETWORK, THREADS, VALUE
 from p3s.cli.progress import progress
-from p3s.cli.table import shared
+from p3s.cli.table import make_shared
 from p3s.cli.values import parse_counts
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Example:
 Next:
   p3s predict study -n 256 --threads 4"""
 
-_ESTIMATOR = shared("estimator")
+_ESTIMATOR = make_shared("estimator")
 _OBJECTIVES = ("time", "efficiency-index", "core-index", "core-hours")
 
 
@@ -63,16 +63,16 @@ def advise(
     """
     from p3s.cli.values import parse_threads
     from p3s.machine.topology.inside import read_node
-    from p3s.methods.threads.advise.stage import advised
+    from p3s.methods.threads.advise.stage import advise_threads
     from p3s.methods.threads.advise.text import ADVICE, reasons_of, render, write
     from p3s.methods.threads.advise.types import Asked, Objective
     from p3s.methods.threads.predicting import trace_next
     from p3s.pipeline.basis import request_of
     from p3s.pipeline.parameters import inputs_of, with_threads
-    from p3s.pipeline.records import opened
+    from p3s.pipeline.records import load_study
     from p3s.replay.settings import ReplaySettings
 
-    study = with_threads(study_dir) if threads or smt else opened(study_dir)
+    study = with_threads(study_dir) if threads or smt else load_study(study_dir)
     if objective not in list(Objective):
         raise UsageError(f"--objective {objective}: not one of {', '.join(Objective)}")
     request = request_of(estimator, network, True, ReplaySettings(collectives=collectives))
@@ -88,7 +88,7 @@ def advise(
         top=top,
     )
     with progress(1) as bar:
-        file = advised(study_dir, asked, request, bar)
+        file = advise_threads(study_dir, asked, request, bar)
     path = write(study_dir, file)
     run = file.next
     command = "" if run is None else trace_next(study, run.configuration, file.next_setting)
@@ -96,10 +96,10 @@ def advise(
         emit_json(ADVICE.data(file))
     else:
         out(render(file, command))
-    say(f"written: {quoted(path)}")
+    say(f"written: {quote_word(path)}")
     at = file.advice.best.configuration
     team = "" if file.answers else f" --threads {at.threads}"
-    say(f"next: p3s predict {quoted(study_dir)} -n {at.processes}{team}")
+    say(f"next: p3s predict {quote_word(study_dir)} -n {at.processes}{team}")
     return say_reasons(reasons_of(file), "advice", told=not json_)
 
 
@@ -112,9 +112,9 @@ def _traced_with_threads(study_dir: Path) -> bool:
 def _page(study_dir: Path) -> Page:
     from p3s.methods.threads.page import view_of
     from p3s.methods.threads.predicting import runs_of
-    from p3s.pipeline.records import opened
+    from p3s.pipeline.records import load_study
 
-    study = opened(study_dir)
+    study = load_study(study_dir)
     return view_of(study_dir, study.command(), runs_of(study))
 
 
@@ -128,13 +128,13 @@ def next_(study_dir: Path, target: str, json_: bool) -> int | None:
     from p3s.base.serialise import to_data
     from p3s.methods.threads.advise.text import load, next_run
     from p3s.methods.threads.predicting import at_threads, base_of, trace_next
-    from p3s.pipeline.records import opened
+    from p3s.pipeline.records import load_study
 
-    file, study = load(study_dir), opened(study_dir)
+    file, study = load(study_dir), load_study(study_dir)
     if file is None:
         raise P3SError(
             f"{study_dir}: which run would tell most depends on what is to be decided; first run "
-            f"p3s advise {quoted(study_dir)} --nodes 64"
+            f"p3s advise {quote_word(study_dir)} --nodes 64"
         )
     run = file.next
     command = "" if run is None else trace_next(study, run.configuration, file.next_setting)
@@ -144,7 +144,7 @@ def next_(study_dir: Path, target: str, json_: bool) -> int | None:
         emit_json({**header("next"), "study": str(study_dir), "run": data, "command": command})
         return 0
     out(next_run(file, command))
-    say(f"more counts, for messages and the laws of n: p3s next {quoted(base.root)}")
+    say(f"more counts, for messages and the laws of n: p3s next {quote_word(base.root)}")
     return 0
 
 

@@ -25,7 +25,15 @@ from p3s.methods.threads import columns
 from p3s.methods.threads.columns import Curve, Rows, Shapes
 from p3s.methods.threads.places import Misfit, covariance, features, misfit, places
 from p3s.methods.threads.sampler import Problem, State, prior_of, sample, unit_of
-from p3s.methods.threads.types import Envelope, Part, Samples, Seen, Uses, Value, rounded
+from p3s.methods.threads.types import (
+    Envelope,
+    Part,
+    Samples,
+    TracedRange,
+    Uses,
+    Value,
+    round_digits,
+)
 
 SHARE, THREADS, RATIO = "share", "threads", "ratio"
 #: Shapes that people understand, with their units.
@@ -219,7 +227,7 @@ def fit_law(samples: Samples, node: Node, *, measured: Measured = NOT_MEASURED) 
     known_of = (bool(measured.bandwidth), bool(measured.fork))
     prior = prior_of(samples, y, rows, node, counted, known_of)
     where = features(samples.uses, rows.places)
-    stacked = _Stacked(samples, y, rows, regions, where)
+    stacked = _StackedRows(samples, y, rows, regions, where)
     random = np.random.default_rng(20140626 + samples.phases[0])
     state = sample(Problem(stacked.design, stacked.target, prior), random)
     design = columns.table(state.shapes, rows, samples.work, regions)
@@ -234,9 +242,9 @@ def fit_law(samples: Samples, node: Node, *, measured: Measured = NOT_MEASURED) 
         regions,
         envelope(samples),
         measured,
-        Shapes(*(rounded(getattr(state.shapes, each.name)) for each in fields(Shapes))),
-        dict(zip(columns.NAMES, map(rounded, state.coefficient.T), strict=True)),
-        rounded(state.error),
+        Shapes(*(round_digits(getattr(state.shapes, each.name)) for each in fields(Shapes))),
+        dict(zip(columns.NAMES, map(round_digits, state.coefficient.T), strict=True)),
+        round_digits(state.error),
         off,
         float(np.sqrt(np.mean((np.median(told, axis=0) / y - 1.0) ** 2))),
         parts_of(state, design[:, most]),
@@ -272,14 +280,14 @@ def envelope(samples: Samples) -> Envelope:
     """Return what samples cover."""
     on_node = np.minimum(samples.per_node, samples.n) * samples.threads
     n, threads, of_node, work = (
-        Seen(float(x.min()), float(x.max()))
+        TracedRange(float(x.min()), float(x.max()))
         for x in (samples.n, samples.threads, on_node, samples.work)
     )
     in_all, rows = float((samples.n * samples.threads).max()), bool(np.all(samples.rows > 0))
     return Envelope(n, threads, of_node, work, bool(samples.far.any()), in_all, rows)
 
 
-class _Stacked:
+class _StackedRows:
     """Rows that a law is fitted to: whole times, and parts where they were measured; relative to
     the times, and independent of each other."""
 

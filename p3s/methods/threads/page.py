@@ -8,14 +8,14 @@ from pathlib import Path
 
 from p3s.base.artefacts import write_bytes
 from p3s.base.errors import P3SError
-from p3s.base.text import command_line, plural, quoted
+from p3s.base.text import command_line, plural, quote_word
 from p3s.methods.threads import text as teams
 from p3s.methods.threads.advise import text as advising
 from p3s.methods.threads.runs import Run
 from p3s.methods.threads.stage import ThreadFile
 from p3s.methods.threads.stage import load as load_threads
 from p3s.predict.surface import SURFACE, Surface, surface_path
-from p3s.predict.types import Reason, in_short, untrusted
+from p3s.predict.types import Reason, filter_untrusted, in_short
 from p3s.report import surface as surfaces
 from p3s.report.charts.draw import Svg
 from p3s.report.html import as_bytes, render_page
@@ -81,11 +81,11 @@ def view_of(root: Path, command: Sequence[str], runs: Sequence[Run], setting: st
     if surface is None and advice is None:
         raise P3SError(
             f"{root}: nothing is predicted over threads yet; run "
-            f"p3s predict {quoted(root)} -n 64 --threads 1,2,4"
+            f"p3s predict {quote_word(root)} -n 64 --threads 1,2,4"
         )
     file = load_threads(root)
     reasons = _reasons(surface, advice)
-    against = untrusted(reasons)
+    against = filter_untrusted(reasons)
     said = [] if surface is None else [surfaces.fastest(surface)]
     if advice is not None:
         said = [advising.sentence(advice), *said]

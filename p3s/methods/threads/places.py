@@ -14,7 +14,7 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.inside import Node
-from p3s.methods.threads.types import Uses, rounded
+from p3s.methods.threads.types import Uses, round_digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,20 +153,20 @@ class Misfit:
     def draws(self, where: Floats, number: int) -> Floats:
         """Return the misfit in units of the error: (draws, uses)."""
         at = np.array(self.at)
-        away, middle = sloped(where, at), sloped(at, at)
+        away, middle = scale_slopes(where, at), scale_slopes(at, at)
         free = _free(where, away, number, self.seed)
         pulled = alike(at, where) + SLOPE * middle @ away.T
         return np.asarray(free + np.array(self.pull) @ pulled)
 
 
-def sloped(where: Floats, at: Floats) -> Floats:
+def scale_slopes(where: Floats, at: Floats) -> Floats:
     """Return how far uses are from the middle of the samples where slopes count: (uses, 5)."""
     return np.asarray((where - at.mean(axis=0)) * _SLOPES)
 
 
 def covariance(at: Floats) -> Floats:
     """Return the covariance of errors of runs and misfits at samples, in units of the error's."""
-    away = sloped(at, at)
+    away = scale_slopes(at, at)
     return np.asarray(alike(at, at) + SLOPE * away @ away.T + np.eye(len(at)))
 
 
@@ -177,9 +177,9 @@ def misfit(at: Floats, left: Floats, seed: int) -> Misfit:
     """
     random = np.random.default_rng(seed + 1)
     noise = random.standard_normal(left.shape)
-    unexplained = left - _free(at, sloped(at, at), len(left), seed) - noise
+    unexplained = left - _free(at, scale_slopes(at, at), len(left), seed) - noise
     pull = np.asarray(np.linalg.solve(covariance(at), unexplained.T).T, dtype=float)
-    return Misfit(tuple(map(rounded, at)), tuple(map(rounded, pull)), seed)
+    return Misfit(tuple(map(round_digits, at)), tuple(map(round_digits, pull)), seed)
 
 
 def _free(where: Floats, away: Floats, number: int, seed: int) -> Floats:

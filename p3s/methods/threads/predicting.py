@@ -24,7 +24,7 @@ from p3s.base.settings import (
     THREADS,
     Setting,
     alike_in_threads,
-    filled,
+    fill_parameters,
     inputs_in,
     parameters,
     parent_of,
@@ -38,12 +38,12 @@ from p3s.base.settings import (
     without_threads,
 )
 from p3s.base.study import Study
-from p3s.base.text import plural, processes, quoted
+from p3s.base.text import plural, processes, quote_word
 from p3s.model.stage import load as load_model
 from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.commands import of_value
-from p3s.pipeline.parameters import Laws, OverThreads, Wanted, node_of, plain_node
-from p3s.pipeline.predicting import PredictArguments, filled_bytes, predicted, write_same
+from p3s.pipeline.parameters import Laws, OverThreads, PredictionRange, node_of, plain_node
+from p3s.pipeline.predicting import PredictArguments, ensure_prediction, filled_bytes, write_same
 from p3s.pipeline.stages import (
     ensure_compute,
     ensure_model,
@@ -97,7 +97,7 @@ def runs_of(root: Study) -> list[Run]:
     from p3s.methods.threads.runs import Run
 
     return [
-        Run(rest, threads, n, load_times(at.root, n), load_teams(at.root, n), _shared(at, n))
+        Run(rest, threads, n, load_times(at.root, n), load_teams(at.root, n), _shares_cores(at, n))
         for rest in inputs_in(root)
         for threads in threads_in(root)
         for at in [at_threads(root, rest, threads)]
@@ -105,7 +105,7 @@ def runs_of(root: Study) -> list[Run]:
     ]
 
 
-def _shared(at: Study, n: int) -> bool:
+def _shares_cores(at: Study, n: int) -> bool:
     """Tell whether processes and threads of a run at a count were more than the cores."""
     return any(run.info.get("oversubscribed", True) for run in at.runs(n))
 
@@ -122,7 +122,7 @@ def tables_of(root: Study, rest: str) -> dict[int, dict[int, PointTable]]:
 def work_of(at: Study) -> Work:
     """Return what a process computes by the laws of a study with the base's threads."""
     if not at.compute_path.exists():
-        raise P3SError(f"{at.compute_path}: not there; run p3s model {quoted(at.root)}")
+        raise P3SError(f"{at.compute_path}: not there; run p3s model {quote_word(at.root)}")
     return _last_work(at.compute_path)
 
 
@@ -179,14 +179,14 @@ def ensure_threads(
     ]
     progress.start("fitting the laws of threads")
     work = {rest: work_of(bases[rest]) for rest in models if bases[rest].compute_path.exists()}
-    measured = _measured(root, node)
+    measured = _read_measured(root, node)
     made = stage.build(base, runs_of(root), checks, work, node, cores(), measured)
     write_json(path, stage.THREADS_FILE.data(made))
     progress.done("laws of threads fitted")
     return made
 
 
-def _measured(root: Study, node: Node) -> Measured:
+def _read_measured(root: Study, node: Node) -> Measured:
     """Return what p3s machine measure --openmp found on the machine of the runs, if anything."""
     from p3s.machine.machinefile import Machine
     from p3s.methods.threads.law import NOT_MEASURED, measured_of
@@ -296,7 +296,7 @@ def study_at(root: Study, file: ThreadFile, rest: str, layout: Layout, usable: i
     name = f"{layout.per_node}-a-node" + ("-far" if layout.far else "")
     place = own.root / name if traced else own.root
     setting = parse_setting(with_threads(rest, layout.threads))
-    made = Study.create(place, filled(root.command(), setting))
+    made = Study.create(place, fill_parameters(root.command(), setting))
     made.update(
         derived=True,
         teams={"threads": layout.threads, "per_node": layout.per_node, "far": layout.far},
@@ -337,7 +337,7 @@ def trace_next(root: Study, at: Configuration, setting: str) -> str:
 
 def surface(
     root: Study,
-    wanted: Wanted,
+    wanted: PredictionRange,
     request: Request,
     progress: Progress,
     *,
@@ -370,7 +370,7 @@ def surface(
         arguments = PredictArguments(
             tuple(here), replace(request, settings=packed), only=only, allowed=frozenset(allowed)
         )
-        _, found = predicted(at, arguments, _OfThreads(once, label))
+        _, found = ensure_prediction(at, arguments, _OfThreads(once, label))
         traced = threads in file.threads
         columns.append(Column(threads, layout.per_node, traced, found))
         progress.done(f"{label}: predicted at {processes(here)}")
@@ -378,7 +378,7 @@ def surface(
     return surface_of(columns, counts, wanted.rest, node.cores, against)
 
 
-def _from_others(root: Study, wanted: Wanted, base: int) -> bool:
+def _from_others(root: Study, wanted: PredictionRange, base: int) -> bool:
     """Tell whether messages of some numbers of threads are those of the base's."""
     others = [at_threads(root, wanted.rest, t) for t in wanted.threads if t != base]
     return any(len(at.signature_counts()) < MIN_COUNTS for at in others)
@@ -404,7 +404,7 @@ def over_threads(
     from p3s.replay.settings import ReplaySettings
 
     study = Study.open(root)
-    wanted = Wanted(
+    wanted = PredictionRange(
         sorted(set(counts)),
         sorted(set(threads)) or threads_in(study),
         setting,

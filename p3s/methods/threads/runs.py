@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.costs.apply import Costs
-from p3s.costs.gather import Measured, measured_at
+from p3s.costs.gather import TracedComputation, measured_at
 from p3s.costs.table import predicted_sums
 from p3s.costs.types import ComputeModel
 from p3s.methods.threads.types import Samples, samples
@@ -150,7 +150,7 @@ def _per_node(run: Run, usable: int) -> int:
     return max(1, min(run.n, usable // run.threads))
 
 
-def _parts(run: Run, measured: Measured) -> dict[str, np.ndarray]:
+def _parts(run: Run, measured: TracedComputation) -> dict[str, np.ndarray]:
     """Return what the tracer saw of threads, by phase: sums of a run, mean of ranks."""
     found = {name: np.full(len(measured.weight), np.nan) for name in PARTS}
     if run.teams is None:

@@ -216,26 +216,26 @@ class _Laws:
 
 def sample(problem: Problem, random: np.random.Generator) -> State:
     """Return DRAWS draws of the laws that the samples leave."""
-    laws = _weighed(problem, random.random((TRIED, SIZE)))
+    laws = _weigh_laws(problem, random.random((TRIED, SIZE)))
     before = 0.0
     for heat, rounds in HEAT:
         weight = (heat - before) * laws.score
-        laws = laws.take(_resampled(weight, MOVED, random))
+        laws = laws.take(_resample(weight, MOVED, random))
         for _ in range(rounds):
-            laws = _moved(problem, laws, heat, random)
+            laws = _move_laws(problem, laws, heat, random)
         before = heat
     laws = laws.take(random.permutation(MOVED)[:DRAWS])
-    return _drawn(problem, laws, random)
+    return _draw_state(problem, laws, random)
 
 
-def _resampled(score: Floats, number: int, random: np.random.Generator) -> np.ndarray:
+def _resample(score: Floats, number: int, random: np.random.Generator) -> np.ndarray:
     """Return which to take so that each is there as often as it weighs (systematically)."""
     upto = np.cumsum(np.exp(score - score.max()))
     at = np.searchsorted(upto / upto[-1], (np.arange(number) + random.random()) / number)
     return np.asarray(at.clip(0, len(score) - 1))
 
 
-def _weighed(problem: Problem, cube: Floats) -> _Laws:
+def _weigh_laws(problem: Problem, cube: Floats) -> _Laws:
     """Return laws with their likeliest coefficients and evidence."""
     design = problem.design(problem.prior.shapes(cube))
     width = problem.prior.widths(cube)
@@ -280,7 +280,7 @@ def _likeliest(precision: Floats, pull: Floats, start: Floats) -> Floats:
     return found
 
 
-def _moved(problem: Problem, laws: _Laws, heat: float, random: np.random.Generator) -> _Laws:
+def _move_laws(problem: Problem, laws: _Laws, heat: float, random: np.random.Generator) -> _Laws:
     """Return laws after one move of each, accepted by the evidence at this heat."""
     number = len(laws.score)
     one, other = random.permutation(number), random.permutation(number)
@@ -290,7 +290,7 @@ def _moved(problem: Problem, laws: _Laws, heat: float, random: np.random.Generat
     step = (laws.cube[one] - laws.cube[other]) * length[:, None]
     step += _TREMBLE * random.standard_normal(step.shape)
     turned = np.mod(laws.cube + masked * step, 2.0)
-    made = _weighed(problem, np.where(turned > 1.0, 2.0 - turned, turned))
+    made = _weigh_laws(problem, np.where(turned > 1.0, 2.0 - turned, turned))
     taken = np.log(random.random(number)) < heat * (made.score - laws.score)
     return _Laws(
         *(
@@ -300,7 +300,7 @@ def _moved(problem: Problem, laws: _Laws, heat: float, random: np.random.Generat
     )
 
 
-def _drawn(problem: Problem, laws: _Laws, random: np.random.Generator) -> State:
+def _draw_state(problem: Problem, laws: _Laws, random: np.random.Generator) -> State:
     """Return draws of coefficients and errors of laws."""
     gram, pull, middle, own = _normal(problem, laws.design, laws.width)
     here, error = laws.coefficient / laws.width, laws.error

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.base.serialise import Positive, Published, Share
+from p3s.base.serialise import FileFormat, Positive, Share
 from p3s.costs.types import TeamFactor, Teams
 from p3s.machine.topology.inside import Node
 from p3s.methods.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws, value_of
@@ -44,7 +44,7 @@ class ThreadFile:
 
 
 #: The format of threads.json.
-THREADS_FILE = Published("p3s.threads", 3, ThreadFile, again="run p3s model again")
+THREADS_FILE = FileFormat("p3s.threads", 3, ThreadFile, again="run p3s model again")
 
 
 def build(

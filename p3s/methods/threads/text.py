@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from p3s.base.serialise import to_data
-from p3s.base.text import NOT_KNOWN, ends, joined, percent, plural, processes, seconds, table
+from p3s.base.text import NOT_KNOWN, ends, join_words, percent, plural, processes, seconds, table
 from p3s.methods.threads.law import SHARE
 from p3s.methods.threads.runs import Run
 from p3s.methods.threads.settings import ThreadCheck, with_threads
@@ -35,16 +35,16 @@ def of_checks(checks: Sequence[ThreadCheck], base: int, inside: float = 0.0) -> 
     if not checks:
         return ["messages were traced with one number of threads only"]
     missed = [check for check in checks if not check.equal]
-    threads = joined(sorted({check.threads for check in checks}))
+    threads = join_words(sorted({check.threads for check in checks}))
     if not missed:
         return [
             f"messages do not depend on threads: {plural(len(checks), 'run')} with {threads} "
             f"threads have those of the runs with {base}"
         ]
-    return [_missed(check, inside) for check in missed]
+    return [_describe_miss(check, inside) for check in missed]
 
 
-def _missed(check: ThreadCheck, inside: float) -> str:
+def _describe_miss(check: ThreadCheck, inside: float) -> str:
     row = check.summary
     (_, messages), *others = row.told
     where = f"{check.name} at {processes(check.n)}: "
@@ -52,10 +52,10 @@ def _missed(check: ThreadCheck, inside: float) -> str:
         calls = [f"{x.true:,} {noun}s instead of {x.predicted:,}" for noun, x in others]
         return (
             f"{where}the same messages, but {messages.true:,} instead of {messages.predicted:,}, "
-            f"and {joined(calls)}: " + ("threads send their own" if inside else _MORE_OFTEN)
+            f"and {join_words(calls)}: " + ("threads send their own" if inside else _MORE_OFTEN)
         )
     return (
-        f"{where}{joined(f'{x.equal:,} of {x.true:,} {noun}s' for noun, x in row.told)} are as "
+        f"{where}{join_words(f'{x.equal:,} of {x.true:,} {noun}s' for noun, x in row.told)} are as "
         "with the fewest "
         f"threads, {row.weights.exact} of {row.weights.phases} weights: threads communicate, or "
         "change what is sent"
@@ -94,7 +94,9 @@ def _differing(file: ThreadFile) -> list[Reason]:
         return []
     more = f" (and in {plural(len(told) - 1, 'other run')})" if len(told) > 1 else ""
     return [
-        Reason("threads-differ", _missed(told[-1], file.inside) + more, untrustworthy=bool(bad))
+        Reason(
+            "threads-differ", _describe_miss(told[-1], file.inside) + more, untrustworthy=bool(bad)
+        )
     ]
 
 
@@ -107,7 +109,7 @@ def _off(check: ThreadCheck) -> bool:
 def render(file: ThreadFile, runs: Sequence[Run]) -> str:
     """Return what threads change: whether messages do, what was seen, laws of computation."""
     lines = [
-        f"threads of a process: {joined(file.threads)}",
+        f"threads of a process: {join_words(file.threads)}",
         *of_checks(file.checks, file.base, file.inside),
     ]
     head, rows, below = seen_rows(runs)
@@ -144,7 +146,7 @@ def law_rows(file: ThreadFile) -> tuple[list[str], list[list[str]]]:
 def seen_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]], str]:
     """Return a head, a row per number of threads and count, and what the columns are."""
     rows = [
-        [with_threads(run.rest, run.threads), str(run.n), *_seen(run.teams, run.shared)]
+        [with_threads(run.rest, run.threads), str(run.n), *_format_teams(run.teams, run.shared)]
         for run in runs
         if run.teams is not None
     ]
@@ -157,7 +159,7 @@ def seen_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]], str]:
     return [*head, "fork and join", "other threads"], rows, below
 
 
-def _seen(found: Teams, shared: bool) -> list[str]:
+def _format_teams(found: Teams, shared: bool) -> list[str]:
     regions, uneven = found.total("regions"), found.imbalance()
     return [
         f"{regions:,.0f}",

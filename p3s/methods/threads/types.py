@@ -123,10 +123,10 @@ def samples(
         columns += [real(work), real(seconds), *(real(known.get(k, np.nan)) for k in names)]
     except ValueError as err:
         raise P3SError("samples of threads: the columns have different lengths") from err
-    return checked(Samples(*columns))
+    return check_samples(Samples(*columns))
 
 
-def checked(made: Samples) -> Samples:
+def check_samples(made: Samples) -> Samples:
     """Return samples that can be used. Errors: P3SError, in one line."""
     if not len(made):
         raise P3SError("samples of threads: there are none; trace some runs")
@@ -140,7 +140,7 @@ def checked(made: Samples) -> Samples:
     return made
 
 
-def rounded(values: Floats) -> Floats:
+def round_digits(values: Floats) -> Floats:
     """Return numbers with the seven digits that files keep."""
     return np.array([float(f"{value:.7g}") for value in values.tolist()])
 
@@ -153,7 +153,7 @@ class Value(NamedTuple):
     high: Floats
 
 
-class Seen(NamedTuple):
+class TracedRange(NamedTuple):
     """The smallest and largest of what was traced."""
 
     low: float
@@ -167,10 +167,10 @@ class Envelope:
     in_all: most threads of all processes; rows: whether iterations of loops are known.
     """
 
-    n: Seen
-    threads: Seen
-    on_node: Seen
-    work: Seen
+    n: TracedRange
+    threads: TracedRange
+    on_node: TracedRange
+    work: TracedRange
     far: bool
     in_all: float
     rows: bool

@@ -224,12 +224,12 @@ def choose(
     failed at, those that ran, and others ``like`` them tell.
     """
     pool = [n for n in _pool(top, ran, failed, like) if n not in ran]
-    best = _shown([*pool, *ran], dims, extents)
+    best = _count_dimensions([*pool, *ran], dims, extents)
     for more in range(max(ENOUGH - len(set(ran)), 0), len(pool) + 1):
         sets = ([*ran, *each] for each in combinations(pool, more))
         found = max(sets, key=lambda s: _score(s, top, dims, extents), default=list(ran))
         near = not pool or max(found, default=0) >= _NEAR * max(pool)
-        if more == ENOUGH or (near and _shown(found, dims, extents) >= best):
+        if more == ENOUGH or (near and _count_dimensions(found, dims, extents) >= best):
             return sorted(set(found) - set(ran))
     return pool
 
@@ -273,7 +273,7 @@ def _score(
     varied = math.gcd(*ordered) <= 2 and any(n & (n - 1) for n in ordered)
     steps = max((b / a for a, b in zip(ordered, ordered[1:], strict=False)), default=1.0)
     return (
-        _shown(ordered, dims, extents),
+        _count_dimensions(ordered, dims, extents),
         varied,
         largest >= _NEAR * top,
         largest >= _spread(top) * ordered[0],
@@ -283,6 +283,6 @@ def _score(
     )
 
 
-def _shown(counts: Sequence[int], dims: Sequence[int], extents: ExtentsAt) -> int:
+def _count_dimensions(counts: Sequence[int], dims: Sequence[int], extents: ExtentsAt) -> int:
     """Return how many dimensions of all grids have more than two ranks somewhere."""
     return sum(dims) - sum(hidden(counts, ndims, extents) for ndims in dims) if counts else 0

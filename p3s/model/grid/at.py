@@ -267,7 +267,7 @@ class Guard:
         return Guard(tuple(map(Atom.load, data)))
 
 
-def proposed(reads: str, ndims: int) -> list[Atom]:
+def propose_atoms(reads: str, ndims: int) -> list[Atom]:
     """Return the atoms that are tried on grids of so many dimensions, in the order of their kinds.
 
     Of neighbours in that order that speak of as many dimensions, each dimension has its turn.

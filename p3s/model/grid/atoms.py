@@ -187,7 +187,7 @@ class Middle(OfOne, kind="mid", opposite="notmid"):
 
 
 @dataclass(frozen=True)
-class Less(OfTwo, kind="less"):
+class CoordinateOrder(OfTwo, kind="less"):
     """One coordinate is less than another."""
 
     price = (1.5, 1.5)
@@ -479,7 +479,7 @@ class ForPartner(Atom, kind="partner"):
 
 
 @dataclass(frozen=True)
-class Not(Atom, kind="not"):
+class Negation(Atom, kind="not"):
     """The ranks for which a conjunction does not hold."""
 
     inner: Guard

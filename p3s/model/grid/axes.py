@@ -13,7 +13,7 @@ import numpy as np
 
 from p3s.model.grid.at import GridAt, low_power
 from p3s.model.memory import Memory
-from p3s.model.partners.communicator_laws import CommunicatorLaw, numbered
+from p3s.model.partners.communicator_laws import CommunicatorLaw, number_instances
 
 Axis = int | CommunicatorLaw | None
 
@@ -81,7 +81,7 @@ def line(axis: Axis, g: GridAt) -> Line:
 
 def _places(law: CommunicatorLaw, g: GridAt) -> tuple[np.ndarray, ...]:
     """Return the place of every rank in its communicator (-1: in none), and what numbers these."""
-    number, members, starts = numbered(law, g.whole or g)
+    number, members, starts = number_instances(law, g.whole or g)
     place = np.full(g.n, -1, dtype=np.int64)
     place[members] = np.arange(len(members)) - starts[number[members]]
     return place, number, members, starts

@@ -23,8 +23,14 @@ from p3s.model.grid.domain_grids import (
     rules_of_traces,
     shape_of_messages,
 )
-from p3s.model.grid.grids import Balanced, Greedy, candidate_rules, rules_in_part, rules_of_nodes
-from p3s.model.grid.nodes import Node, collect_nodes, unique_pairs, used
+from p3s.model.grid.grids import (
+    BalancedGrid,
+    Greedy,
+    candidate_rules,
+    rules_in_part,
+    rules_of_nodes,
+)
+from p3s.model.grid.nodes import Node, collect_nodes, find_communicators, unique_pairs
 from p3s.model.grid.stated import Statement, rules
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.communicators import Communicators, Used
@@ -109,7 +115,7 @@ def choose_grid(
             cart = cart.folded()
             families = candidate_rules(counts, cart.dims, cart.members) or candidate_rules(counts)
     if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
-        families.sort(key=lambda f: type(f) not in (Balanced, Greedy))
+        families.sort(key=lambda f: type(f) not in (BalancedGrid, Greedy))
     domain = [] if known else rules_of_domains(domains(typed), counts)
     domain = [rule for rule in domain if all(rule.dims(n) == d for n, d in cart.dims.items())]
     search = _Search(nodes, tables, cart, known is not None, {} if memo is None else memo)
@@ -127,13 +133,13 @@ def choose_grid(
     best.family = nearest_shape(best.family, alike, shape)
     best.near = search.near()
     best.rivals = search.rivals(of_shape(alike, shape))
-    best.explained = _settled(nodes, best)
+    best.explained = _settle_directions(nodes, best)
     search.name_rivals()
     best.others = [(f.text(), cost) for f, cost in search.costs]
     return best
 
 
-def _settled(nodes: Sequence[Node], choice: GridChoice) -> dict[int, Explanation]:
+def _settle_directions(nodes: Sequence[Node], choice: GridChoice) -> dict[int, Explanation]:
     """Return the explanations with the directions that are open as siblings show them."""
     found = {i: replace(e, rivals={}) for i, e in choice.explained.items()}
     return settle(nodes, found, choice.grids, choice.periods)
@@ -174,7 +180,7 @@ class _Search:
         self.cart = cart
         varying = {v for t in tables for v in t.moved}
         self.todo = _distinct(nodes, self.counts, varying)
-        self.places = [used(n) for n in nodes if is_on_comm(n.op)]
+        self.places = [find_communicators(n) for n in nodes if is_on_comm(n.op)]
         self.best: GridChoice | None = None
         self.priced: list[GridChoice] = []
         self.costs: list[tuple[GridRule, float]] = []
@@ -243,7 +249,7 @@ class _Search:
             return
 
         def cost(choice: GridChoice, most: float) -> float:
-            settled = replace(choice, explained=_settled(self.nodes, choice))
+            settled = replace(choice, explained=_settle_directions(self.nodes, choice))
             return choice.cost + vote(settled, most - choice.cost)
 
         most = cost(self.best, math.inf) - _CLEARLY
@@ -299,10 +305,10 @@ class _Search:
         comms = Communicators(self.tables, grids)
         cost = SAID * (fam.ndims - 1 + bool(fam.part)) + fam.cost() + comms.cost(self.places)
         explained: dict[int, Explanation] = {}
-        least = sum(_least(each) for each in self.todo)
+        least = sum(_bound_cost(each) for each in self.todo)
         for each in self.in_order():
             key, pairs, loose, members = each
-            least -= _least(each)
+            least -= _bound_cost(each)
             limit = self.limit() - cost - least
             if limit < 0:
                 return None
@@ -369,7 +375,7 @@ Problem = tuple[
 Memo = dict[Problem, tuple[float, Explanation]]
 
 
-def _least(todo: Todo) -> float:
+def _bound_cost(todo: Todo) -> float:
     """Return what partners cost at least on any grid: a relation for each node that has some."""
     _, pairs, _, members = todo
     return float(len(members)) if any(len(seen[0]) for _, seen in pairs) else 0.0
@@ -383,7 +389,7 @@ def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -
             continue
         pairs = [(n, unique_pairs(node.rows[n])) for n in counts if n in node.rows]
         loose = f"{node.site}:{node.op}" in varying
-        places = used(node)
+        places = find_communicators(node)
         key = (
             bytes([loose])
             + repr(sorted(places)).encode()

@@ -140,7 +140,7 @@ class _Directions:
             if len(steps) > 1 << len(p.grid.dims):
                 return []
         moved = {d for v in steps for d, x in enumerate(v) if x}
-        whole = (v for v, seen in steps.items() if not _shortened(v, seen, steps))
+        whole = (v for v, seen in steps.items() if not _is_shortened(v, seen, steps))
         return sorted(v for v in whole if any(v)) if moved <= self.open else []
 
     def _siblings(self, i: int) -> list[_Kind]:
@@ -199,10 +199,10 @@ class _Directions:
     def _shown(self, i: int) -> int | None:
         """Return the direction that the node, its call site or the other half of the call show."""
         node = self.nodes[i]
-        own = _only(self._sides([i]))
+        own = _pick_direction(self._sides([i]))
         if own is not None:
             return own
-        same = _only(self._sides(self._of_call(node.site, node.op)))
+        same = _pick_direction(self._sides(self._of_call(node.site, node.op)))
         if same is not None:
             return same
         half = node.op.removesuffix(_HALF) if node.op.endswith(_HALF) else node.op + _HALF
@@ -233,7 +233,7 @@ class _Directions:
         self.explained[i] = Explanation(turned, e.cost, e.unexplained, ambiguous)
 
 
-def _shortened(vector: Vector, seen: Iterable[Vector], steps: Iterable[Vector]) -> bool:
+def _is_shortened(vector: Vector, seen: Iterable[Vector], steps: Iterable[Vector]) -> bool:
     """Return whether a step is another one wherever it was seen, on grids of these extents."""
     return any(
         other != vector
@@ -266,7 +266,7 @@ def _side(vectors: Sequence[Vector]) -> int | None:
     return _BOTH if {tuple(-x for x in v) for v in vectors} == set(vectors) else None
 
 
-def _only(signs: Iterator[int]) -> int | None:
+def _pick_direction(signs: Iterator[int]) -> int | None:
     """Return the one direction that there is."""
     found = set(signs)
     return found.pop() if found in ({1}, {-1}) else None

@@ -13,7 +13,7 @@ import numpy as np
 from p3s.base.extents import dims_rounded, divisors, factorisations, prime_factors
 from p3s.base.ops import SEND
 from p3s.model.grid.at import SAID, GridAt, GridRule, coords_of
-from p3s.model.grid.grids import DIMENSIONS, Bits, Listed, Several, all_rules
+from p3s.model.grid.grids import DIMENSIONS, Bits, ListedGrid, Several, all_rules
 
 if TYPE_CHECKING:
     from p3s.model.grid.nodes import Node
@@ -272,7 +272,7 @@ _AGREEING = 3
 
 
 @dataclass(frozen=True)
-class Traced(Listed, kind="traced"):
+class TracedGrid(ListedGrid, kind="traced"):
     """Extents as the traces show them; no rule gives them, so there are none at other counts."""
 
     named_as = "of extents read off the traces, which no rule gives"
@@ -311,7 +311,7 @@ def rules_of_traces(
     rules: list[GridRule] = []
     for ndims in DIMENSIONS:
         for listed in _best_lists(nodes, counts, ndims):
-            rules += [*_but_smallest(listed), Traced(ndims, listed=listed)]
+            rules += [*_but_smallest(listed), TracedGrid(ndims, listed=listed)]
     return rules
 
 

@@ -88,7 +88,7 @@ class Factors(Several):
 
 
 @dataclass(frozen=True)
-class Balanced(Factors, kind="balanced"):
+class BalancedGrid(Factors, kind="balanced"):
     """MPI_Dims_create as MPICH has it."""
 
     seen = 60.5
@@ -107,7 +107,7 @@ class Greedy(Factors, kind="greedy"):
 
 
 @dataclass(frozen=True)
-class BalancedUp(Balanced, kind="balanced_up"):
+class BalancedUp(BalancedGrid, kind="balanced_up"):
     """The same, ascending."""
 
     seen = 42.5
@@ -150,7 +150,7 @@ class Power2(Several, kind="power2"):
 
 
 @dataclass(frozen=True)
-class Nested(Factors, kind="nested"):
+class NestedGrid(Factors, kind="nested"):
     """Of what is left, the largest divisor below its root."""
 
     rule = staticmethod(dims_nested)
@@ -159,7 +159,7 @@ class Nested(Factors, kind="nested"):
 
 
 @dataclass(frozen=True)
-class NestedUp(Nested, kind="nested_up"):
+class NestedUp(NestedGrid, kind="nested_up"):
     """The other way round."""
 
     turned = True
@@ -167,7 +167,7 @@ class NestedUp(Nested, kind="nested_up"):
 
 
 @dataclass(frozen=True)
-class Rounded(Several, kind="rounded"):
+class RoundedGrid(Several, kind="rounded"):
     """Of what is left, the largest divisor up to the rounded root.
 
     order: the dimensions as they are chosen.
@@ -224,7 +224,7 @@ class Bits(Power2, kind="bits"):
 
 
 @dataclass(frozen=True)
-class Fixed(Several, kind="fixed"):
+class FixedExtent(Several, kind="fixed"):
     """One ``extent`` is always the same, that of dimension order[0]; the others are ``rest``'s."""
 
     named_as = "extent {0.extent} fixed in dimension {0.order[0]}"
@@ -258,7 +258,7 @@ class Fixed(Several, kind="fixed"):
 
 
 @dataclass(frozen=True)
-class Listed(Several, kind="listed"):
+class ListedGrid(Several, kind="listed"):
     """Extents at some counts are ``listed``, those at others by the rule ``rest`` (empty: none)."""
 
     named_as = "of stated extents"
@@ -277,7 +277,7 @@ def all_rules(counts: Sequence[int]) -> list[GridRule]:
     gcd = math.gcd(*counts)
     divisors = [e for e in range(2, min(gcd, 64) + 1) if gcd % e == 0]
     out = [rule for nd in range(1, _MOST + 1) for kind in kinds for rule in kind.proposed(nd)]
-    return [*out, *Fixed.of_divisors(divisors)]
+    return [*out, *FixedExtent.of_divisors(divisors)]
 
 
 def rules_in_part(counts: Sequence[int]) -> list[GridRule]:

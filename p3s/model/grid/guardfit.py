@@ -8,8 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.grid.at import DEAR, GEOMETRIC, PARTNER, RANK, STAGE, Atom, GridAt, Guard, proposed
-from p3s.model.grid.atoms import ForPartner, HasPartner, Not
+from p3s.model.grid.at import (
+    DEAR,
+    GEOMETRIC,
+    PARTNER,
+    RANK,
+    STAGE,
+    Atom,
+    GridAt,
+    Guard,
+    propose_atoms,
+)
+from p3s.model.grid.atoms import ForPartner, HasPartner, Negation
 from p3s.model.grid.covers import cheapest_covers
 from p3s.model.memory import Memory
 
@@ -81,13 +91,13 @@ def _guards(
     atoms, table = _matrix(grids, _numbers(grids, sets))
     values = table[:, known]
     if peers is not None:
-        more = _proposed(PARTNER, ndims)
+        more = _propose_once(PARTNER, ndims)
         each = [_values(more, g, p) for g, p in zip(grids, peers, strict=True)]
         atoms = [*more, *atoms]
         values = np.concatenate([np.concatenate(each, axis=1)[:, known], values])
     found = _conjunctions(atoms, values, start, truth)
     if peers is not None and (not found or found[0][0] > DEAR):
-        plain = _proposed(RANK, ndims)
+        plain = _propose_once(RANK, ndims)
         each = [
             _block(RANK, g)[:, np.maximum(p, 0)] & (p >= 0)
             for g, p in zip(grids, peers, strict=True)
@@ -97,7 +107,7 @@ def _guards(
         found += _conjunctions(atoms, values, start, truth)
     if not found or found[0][0] > DEAR:
         others = _conjunctions(atoms, values, start, start & ~truth)
-        found += [(0.4 + cost, Guard((Not(c),))) for cost, c in others if len(c) > 1]
+        found += [(0.4 + cost, Guard((Negation(c),))) for cost, c in others if len(c) > 1]
     bits = _evidence(np.repeat([g.n for g in grids], [len(s) for s in sets])[known], start, truth)
     if len({g.n for g in grids}) == 1:  # anything is as good as any other guess
         bits = math.inf
@@ -105,9 +115,9 @@ def _guards(
     return [base + guard for _, guard in found if guard.bits <= bits][:_KEPT]
 
 
-def _proposed(reads: str, ndims: int) -> list[Atom]:
+def _propose_once(reads: str, ndims: int) -> list[Atom]:
     """Return the atoms that are tried."""
-    return _PROPOSED.of((reads, ndims, *Atom.kinds), lambda: proposed(reads, ndims))
+    return _PROPOSED.of((reads, ndims, *Atom.kinds), lambda: propose_atoms(reads, ndims))
 
 
 def _values(atoms: Sequence[Atom], g: GridAt, peers: np.ndarray | None = None) -> np.ndarray:
@@ -119,7 +129,7 @@ def _values(atoms: Sequence[Atom], g: GridAt, peers: np.ndarray | None = None) -
 def _block(reads: str, g: GridAt) -> np.ndarray:
     """Return for which ranks of a grid the atoms hold that are tried, shape (atoms, n)."""
     at = g.at() if reads == RANK else g
-    return _BLOCKS.of((reads, *_key([at])), lambda: _values(_proposed(reads, len(g.dims)), at))
+    return _BLOCKS.of((reads, *_key([at])), lambda: _values(_propose_once(reads, len(g.dims)), at))
 
 
 def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Atom], np.ndarray]:
@@ -129,7 +139,7 @@ def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Ato
         reads = (RANK, STAGE) if any(g.stages > 1 for g in grids) else (RANK,)
         counted = [kind for kind, opposite in Atom.kinds.values() if kind.numbered > opposite]
         extra = [atom for kind in counted for k in numbers for atom in kind.both(k)]
-        atoms = [a for each in reads for a in _proposed(each, len(grids[0].dims))] + extra
+        atoms = [a for each in reads for a in _propose_once(each, len(grids[0].dims))] + extra
         blocks = [
             np.concatenate([*(_block(each, g) for each in reads), _values(extra, g)]) for g in grids
         ]

@@ -155,7 +155,7 @@ def _root_index(t: PointTable, comm: int, root: int) -> int:
     return members.index(root) if root in members else -1
 
 
-def used(node: Node) -> Used:
+def find_communicators(node: Node) -> Used:
     """Return the communicators that a node uses."""
     return frozenset((n, int(p)) for n, ids in node.place_id.items() for p in np.unique(ids))
 

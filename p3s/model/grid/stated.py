@@ -15,10 +15,10 @@ from p3s.base.errors import P3SError
 from p3s.base.extents import dims_balanced, shape
 from p3s.model.grid.at import GridRule, dimensions, layout_of
 from p3s.model.grid.grids import (
-    Balanced,
+    BalancedGrid,
     Bits,
     Line,
-    Listed,
+    ListedGrid,
     all_rules,
     candidate_rules,
     rules_in_part,
@@ -161,8 +161,8 @@ def _agreeing(
         and all(fam.dims(n) is not None for n in counts)
     ]
     if known.extents and not found:
-        found = _listed(known, counts, cart)
-    return [fam for each in found for fam in _ordered(each, known, bool(members))]
+        found = _list_extents(known, counts, cart)
+    return [fam for each in found for fam in _vary_rank_order(each, known, bool(members))]
 
 
 def _check_cart(
@@ -206,8 +206,8 @@ def _of_launch(known: Statement) -> GridRule:
     if known.ndims == 1:
         return Line(1)
     if all(dims == dims_balanced(n, known.ndims) for n, dims in known.extents):
-        return Balanced(known.ndims)
-    return Listed(known.ndims, rest="balanced", listed=known.extents)
+        return BalancedGrid(known.ndims)
+    return ListedGrid(known.ndims, rest="balanced", listed=known.extents)
 
 
 def _as_given(
@@ -233,7 +233,7 @@ def _as_given(
         if not launch.listed:
             return [GridRule.named(rest, known.ndims)]
         table = tuple((n, tuple(dims[d] for d in order)) for n, dims in launch.listed)
-        return [Listed(known.ndims, rest=rest, listed=table)]
+        return [ListedGrid(known.ndims, rest=rest, listed=table)]
     else:
         n, dims = max(cart.items())
         given = launch.dims(n) or ()
@@ -244,7 +244,9 @@ def _as_given(
     return candidate_rules(list(counts), dict(cart), dict(members))
 
 
-def _listed(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents]) -> list[GridRule]:
+def _list_extents(
+    known: Statement, counts: Sequence[int], cart: Mapping[int, Extents]
+) -> list[GridRule]:
     """Return the rule that says the extents count by count; it needs those of all counts."""
     table = {**cart, **dict(known.extents)}
     odd = [f"{shape(dims)} at {n}" for n, dims in known.extents if math.prod(dims) != n]
@@ -256,10 +258,10 @@ def _listed(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents]
             f"no rule gives {', '.join(f'{shape(d)} at {n}' for n, d in known.extents)}; state the "
             f"extents at the other traced counts too ({', '.join(map(str, missing))})"
         )
-    return [Listed(len(known.extents[0][1]), rest="", listed=tuple(sorted(table.items())))]
+    return [ListedGrid(len(known.extents[0][1]), rest="", listed=tuple(sorted(table.items())))]
 
 
-def _ordered(fam: GridRule, known: Statement, made: bool) -> Iterator[GridRule]:
+def _vary_rank_order(fam: GridRule, known: Statement, made: bool) -> Iterator[GridRule]:
     """Yield a rule in the orders of ranks that a statement leaves open.
 
     Extents of no stated dimension have names of our own: one order says as much as the others.

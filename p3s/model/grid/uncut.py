@@ -116,7 +116,7 @@ def uncut_rivals(
     out: dict[object, GridRule] = {}
     for lengths, hidden in _domains(ndims, faces, set(typed)):
         for order in combinations(range(ndims + len(hidden)), ndims):
-            for rule in rules_for(_merged(lengths, hidden, order)):
+            for rule in rules_for(_merge_extents(lengths, hidden, order)):
                 uncut = Uncut(ndims, order, rule=replace(rule, layout=family.layout))
                 if all((g := uncut.at(n)) is not None and g.key == grids[n].key for n in counts):
                     beyond = tuple(uncut.dims(k * counts[-1]) for k in _BEYOND)
@@ -125,7 +125,9 @@ def uncut_rivals(
     return list(out.values())
 
 
-def _merged(lengths: Sequence[int], hidden: Sequence[int], order: Sequence[int]) -> list[int]:
+def _merge_extents(
+    lengths: Sequence[int], hidden: Sequence[int], order: Sequence[int]
+) -> list[int]:
     rest = iter(hidden)
     cut = dict(zip(order, lengths, strict=True))
     return [cut[d] if d in cut else next(rest) for d in range(len(lengths) + len(hidden))]

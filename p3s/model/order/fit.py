@@ -23,16 +23,16 @@ from p3s.laws.expr import Expr
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.at import GridAt
 from p3s.model.law_types import LoopRule, Order, TripLaw, Trips, Walk, When
-from p3s.model.order.observe import Seen, cells_of_rows, first_signs, see
+from p3s.model.order.observe import RankGroup, cells_of_rows, first_signs, see
 from p3s.model.order.patterns import (
     Cell,
     LoopTurns,
     Pattern,
     Turns,
     fit_when,
+    locate_rank,
     plain_turns,
     positions,
-    where,
 )
 from p3s.model.types import Item, Model
 from p3s.signature.calltable import least_backward
@@ -64,7 +64,7 @@ def fit_order(
     sign = first_signs(model, zip(tables, cells, strict=True))
     number = {node: k for k, node in enumerate(s.nodes)}
 
-    def walked(apart: Collection[int]) -> tuple[list[Seen], list[LoopRule]]:
+    def walked(apart: Collection[int]) -> tuple[list[RankGroup], list[LoopRule]]:
         at = zip(tables, cells, strict=True)
         kinds = [kind for t, mine in at for kind in see(model, t, s, mine, sign, apart)]
         walks = ((loop, _walk(loop, kinds, model.items)) for loop in _loops(s.nest)[1:])
@@ -86,7 +86,7 @@ def fit_order(
         depth = int(s.nest.depth[node])
         around = tuple(s.nest.around[node, 1 : depth + 1].tolist())
         slots = tuple(
-            replace(slot, when=_when((i, k), around, kinds, ranks))
+            replace(slot, when=_fit_patterns((i, k), around, kinds, ranks))
             for k, slot in enumerate(it.slots)
         )
         at = tuple(s.nest.place[node, : depth + 1].tolist())
@@ -123,7 +123,7 @@ class _Ranks:
         self._like: list[LoopTurns] = []
         self._joint: dict[tuple[_Iterations, ...], tuple[Pattern, ...] | None] = {}
 
-    def turns(self, seen: Seen, loop: int) -> int:
+    def turns(self, seen: RankGroup, loop: int) -> int:
         """Return the number of the iterations of a loop, the same for loops that go alike."""
         key = (id(seen), loop)
         if key not in self._turns:
@@ -144,7 +144,7 @@ class _Ranks:
             self._joint[key] = None if when is None else tuple(when)
         return self._joint.get(key)
 
-    def items_in(self, seen: Seen, loop: int, level: int) -> tuple[int, ...]:
+    def items_in(self, seen: RankGroup, loop: int, level: int) -> tuple[int, ...]:
         """Return the items that a kind of rank has inside a loop."""
         key = (id(seen), loop)
         if key not in self._items:
@@ -152,7 +152,7 @@ class _Ranks:
             self._items[key] = tuple(sorted(have))
         return self._items[key]
 
-    def places(self, seen: Seen, loop: int, level: int) -> tuple[dict[Cell, int], int]:
+    def places(self, seen: RankGroup, loop: int, level: int) -> tuple[dict[Cell, int], int]:
         """Return at which iteration of a loop's walk each cell is, and of how many."""
         key = (id(seen), loop)
         if key not in self._places:
@@ -162,8 +162,8 @@ class _Ranks:
         return self._places[key]
 
 
-def _when(
-    rule: tuple[int, int], loops: Sequence[int], kinds: Sequence[Seen], ranks: _Ranks
+def _fit_patterns(
+    rule: tuple[int, int], loops: Sequence[int], kinds: Sequence[RankGroup], ranks: _Ranks
 ) -> tuple[When, ...]:
     """Return in which turns a rule (item, slot) is carried out, as rules of its own.
 
@@ -202,7 +202,7 @@ class _Iterations(NamedTuple):
     made: bytes
 
     @staticmethod
-    def of(seen: Seen, c: int, loops: Sequence[int], ranks: _Ranks) -> _Iterations:
+    def of(seen: RankGroup, c: int, loops: Sequence[int], ranks: _Ranks) -> _Iterations:
         """Return those of a cell of a kind of rank."""
         cell = seen.cells[c]
         walk: list[tuple[int, int] | None] = []
@@ -225,12 +225,12 @@ class _Iterations(NamedTuple):
         index = np.frombuffer(self.made, dtype=np.int64).reshape(-1, levels)
         made[_rows_at(turns, index)] = True
         stage, turn = np.full(m, self.stage), np.full(m, self.turn)
-        at_rank = where(grid, self.rank, m)
+        at_rank = locate_rank(grid, self.rank, m)
         return Turns(turns.index, turns.trips, stage, turn, walk, keys, *at_rank), made
 
 
 def _patterns(
-    theirs: Sequence[tuple[Seen, Sequence[int]]],
+    theirs: Sequence[tuple[RankGroup, Sequence[int]]],
     alike: Sequence[Sequence[_Iterations]],
     loops: Sequence[int],
     ranks: _Ranks,
@@ -261,7 +261,9 @@ def _rows_at(turns: LoopTurns, index: Ints) -> Ints:
     return found
 
 
-def known_cells(seen: Seen, loop: int, level: int, items: Sequence[Item]) -> list[tuple[Cell, int]]:
+def known_cells(
+    seen: RankGroup, loop: int, level: int, items: Sequence[Item]
+) -> list[tuple[Cell, int]]:
     """Return the known cells that a walk is made of, inside a loop, with their partners."""
     return [
         (seen.cells[c], seen.peer[c])
@@ -270,7 +272,7 @@ def known_cells(seen: Seen, loop: int, level: int, items: Sequence[Item]) -> lis
     ]
 
 
-def _walk(loop: LoopRule, kinds: Sequence[Seen], items: Sequence[Item]) -> Walk | None:
+def _walk(loop: LoopRule, kinds: Sequence[RankGroup], items: Sequence[Item]) -> Walk | None:
     """Return the order of a loop's iterations if it goes from partner to partner, else None.
 
     A loop that holds nothing but such a loop is one with it: it goes round several times.
@@ -367,11 +369,11 @@ def _rule_order(
 
 
 def _trips(
-    loop: LoopRule, kinds: Sequence[Seen], items: Sequence[Item], grids: Mapping[int, GridAt]
+    loop: LoopRule, kinds: Sequence[RankGroup], items: Sequence[Item], grids: Mapping[int, GridAt]
 ) -> tuple[Trips, ...]:
     """Return the rules for how often a loop goes round: one, or one per set of items of a rank."""
     k, level = loop.loop, len(loop.at)
-    groups: dict[tuple[int, ...], list[Seen]] = {}
+    groups: dict[tuple[int, ...], list[RankGroup]] = {}
     for seen in kinds:
         if k in seen.turns:
             mine = {seen.cells[c][0] for c in seen.cells_in(k, level) if c >= 0}
@@ -388,7 +390,7 @@ def _trips(
 
 
 def _trip_rule(
-    loop: LoopRule, group: Sequence[Seen], items: Sequence[Item], grids: Mapping[int, GridAt]
+    loop: LoopRule, group: Sequence[RankGroup], items: Sequence[Item], grids: Mapping[int, GridAt]
 ) -> Trips:
     """Return in which turns of the loop around a loop is entered, and the law of its turns.
 
@@ -403,7 +405,7 @@ def _trip_rule(
         around, mine = seen.turns[parent], seen.turns[k]
         m = len(around.index)
         number = np.bincount(mine.within, minlength=m)
-        parts.append(plain_turns(around, *where(grids[seen.n], seen.ranks[0], m)))
+        parts.append(plain_turns(around, *locate_rank(grids[seen.n], seen.ranks[0], m)))
         made.append(number > 0)
         if walk is not None:
             place = positions(walk, known_cells(seen, k, around.index.shape[1] + 1, items))

@@ -29,7 +29,7 @@ _KINDS, _ALIKE = 48, 3
 
 
 @dataclass
-class Seen:
+class RankGroup:
     """Ranks of one count that do the same in the same turns.
 
     loop: shape (events, levels + 1), loops around each event, -1 below its own; index: shape
@@ -125,7 +125,7 @@ def see(
     cell_of: Sequence[Cells],
     sign: Mapping[int, int],
     apart: Collection[int] = (),
-) -> Iterator[Seen]:
+) -> Iterator[RankGroup]:
     """Yield the kinds of ranks of one count; cell_of: as of :func:`cells_of_rows`.
 
     sign: per node the direction in which its messages go first. Messages of several rules to one
@@ -162,7 +162,7 @@ def see(
             index, s.nest.around[node], np.append(peers, -1)[np.maximum(codes, -1)], apart
         )
         cell, cells, peer = _cells_of_events(codes, cell_of[a:b], peers.tolist(), model, sign)
-        yield Seen(
+        yield RankGroup(
             t.np,
             ranks,
             s.nest.around[node],

@@ -98,7 +98,7 @@ def turn_of(table: Any) -> Ints:
     return np.zeros(len(table.rank), dtype=np.int64) if turn is None else turn
 
 
-def where(grid: Any, rank: int, iterations: int) -> tuple[Ints, Ints]:
+def locate_rank(grid: Any, rank: int, iterations: int) -> tuple[Ints, Ints]:
     """Return coordinates and extents of a rank for so many iterations (see Turns).
 
     grid: n, dims and coords of all ranks, None where these are not known.
@@ -176,7 +176,7 @@ def holds(pattern: Pattern, at: Turns, level: int) -> Bools:
     if op == "walk":
         return np.asarray(x % at.keys[:, level] == at.walk[:, level])
     if op in OF_PLACE:
-        return _owned(pattern, at, level)
+        return _match_owner(pattern, at, level)
     if op == "runs":
         hit = np.zeros(len(x), dtype=bool)
         for first, number in pattern[1]:
@@ -193,7 +193,7 @@ def holds(pattern: Pattern, at: Turns, level: int) -> Bools:
     )
 
 
-def _owned(pattern: Pattern, at: Turns, level: int) -> Bools:
+def _match_owner(pattern: Pattern, at: Turns, level: int) -> Bools:
     """Return which iterations belong to a place in the process grid, or do not."""
     op, d, a = pattern
     x, trips = at.index[:, level], at.trips[:, level]
@@ -253,13 +253,13 @@ def fit_when(at: Turns, made: Bools) -> list[Pattern] | None:
         when = dict(usable[i][1:3] for i in some)
         if len(when) == len(some):  # a loop has one pattern
             return [when.get(level, ["all"]) for level in range(levels)]
-    listed = _listed(at.index[made])
+    listed = _list_iterations(at.index[made])
     if listed is not None and np.array_equal(holds(listed, at, levels - 1), made):
         return [*everywhere[:-1], listed]
     return None
 
 
-def _listed(index: Ints) -> Pattern | None:
+def _list_iterations(index: Ints) -> Pattern | None:
     """Return the pattern that lists iterations, None if there are too many."""
     turns = np.unique(index, axis=0)
     new = np.any(turns[1:, :-1] != turns[:-1, :-1], axis=1) | (np.diff(turns[:, -1]) > 1)

@@ -22,10 +22,10 @@ from p3s.model.order.patterns import (
     Pattern,
     all_hold,
     dimensions_of,
+    locate_rank,
     one_row,
     positions,
     turn_of,
-    where,
 )
 from p3s.model.types import Item, Model
 from p3s.signature.tables import PointTable, first_rows
@@ -86,7 +86,7 @@ class Unfolder:
         if self.by_peer:
             key += np.argsort(self.rows.peer[a:b], kind="stable").tobytes()
         if self.dimensions and a < b:
-            at = where(self.grid, int(self.rows.rank[a]), 1)[0]
+            at = locate_rank(self.grid, int(self.rows.rank[a]), 1)[0]
             key += at[0, [d for d in self.dimensions if d < at.shape[1] - 1]].tobytes()
         return key
 
@@ -133,7 +133,7 @@ class _Rank:
         none = np.zeros((1, 0), dtype=np.int64)
         self.turns = {0: LoopTurns(none, none, np.zeros(1, dtype=np.int64))}
         self.place: dict[int, tuple[Ints, int]] = {}
-        self.where = where(all_.grid, number, 1)
+        self.where = locate_rank(all_.grid, number, 1)
         self._inside: dict[int, set[int]] = {}
         self._picked: dict[object, Ints] = {}
         rows_in: dict[int, list[int]] = {}
@@ -374,7 +374,7 @@ def compare_order(
             continue
         if np.array_equal(partnerless[a], partnerless[b]) and _same_events(a, b):
             shuffled.append(int(rank))
-        if _moved(sizeless[a], sizeless[b]):
+        if _is_reordered(sizeless[a], sizeless[b]):
             moved.append(int(rank))
         if first is None:
             first = Difference(
@@ -399,7 +399,7 @@ def _same_events(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.array_equal(np.sort(a), np.sort(b)))
 
 
-def _moved(a: np.ndarray, b: np.ndarray) -> bool:
+def _is_reordered(a: np.ndarray, b: np.ndarray) -> bool:
     """Tell whether the events that are as often in both sequences come in another order."""
     values, inverse = np.unique(np.concatenate([a, b]), return_inverse=True)
     ours, theirs = inverse[: len(a)], inverse[len(a) :]
@@ -458,19 +458,21 @@ def with_chance(model: Model, runs: Mapping[int, Path]) -> Model:
     """
     there = model.holdout and model.holdout.comparison
     if model.holdout and there and there.order:
-        order = _told(there.order, runs.get(there.n))
+        order = _allow_for_chance(there.order, runs.get(there.n))
         held = replace(model.holdout, comparison=replace(there, order=order))
         model = replace(model, holdout=held)
     if model.order is None or not model.order.moved:
         return model
     rest = []
     for each in model.order.moved:
-        told = _told(OrderAgreement(each.ranks, 0, 0, {}, None, moved=each.moved), runs.get(each.n))
+        told = _allow_for_chance(
+            OrderAgreement(each.ranks, 0, 0, {}, None, moved=each.moved), runs.get(each.n)
+        )
         rest += [Moved(each.n, told.moved, each.ranks)] if told.moved else []
     return replace(model, order=replace(model.order, moved=tuple(rest)))
 
 
-def _told(order: OrderAgreement, run: Path | None) -> OrderAgreement:
+def _allow_for_chance(order: OrderAgreement, run: Path | None) -> OrderAgreement:
     """Return how orders agree, as it is where there is no run to read."""
     try:
         return order if run is None else left_to_chance(order, run)

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from p3s.model.grid.at import GridAt, GridRule, Guard
-from p3s.model.grid.grids import Balanced, BalancedUp, Cube, Greedy, GreedyUp, Power2
+from p3s.model.grid.grids import BalancedGrid, BalancedUp, Cube, Greedy, GreedyUp, Power2
 from p3s.model.memory import Memory
 from p3s.model.partners.pairs import Pairs
 from p3s.model.registry import Rule, left_out
@@ -34,13 +34,13 @@ _MAX_K = 64
 _ORDERS = {"reverse": ", last rank first", "grid": ", in grid order"}
 #: Second grids on which rows and columns are looked for when the program's own has none.
 _OTHER_GRIDS = (
-    *(kind(2) for kind in (Cube, Balanced, BalancedUp, Greedy, GreedyUp)),
+    *(kind(2) for kind in (Cube, BalancedGrid, BalancedUp, Greedy, GreedyUp)),
     *(Power2(2, order) for order in ((0, 1), (1, 0))),
 )
 
 
 @dataclass(frozen=True)
-class Seen:
+class CommunicatorSet:
     """Communicators that a law is sought for: the count and the members of each."""
 
     ndims: int
@@ -66,12 +66,12 @@ class CommunicatorLaw(Rule, what="communicator law"):
     ordinal: int | None = left_out(None, last=True)
 
     @classmethod
-    def proposed(cls, seen: Seen) -> Tried:
+    def proposed(cls, seen: CommunicatorSet) -> Tried:
         """Yield the laws that are tried for communicators, each with its cost."""
         yield from ()
 
     @classmethod
-    def in_grid_order(cls, seen: Seen) -> Tried:
+    def in_grid_order(cls, seen: CommunicatorSet) -> Tried:
         """Yield those that are tried in the order of the grid, where it is not that of ranks."""
         yield from ()
 
@@ -118,11 +118,11 @@ class World(CommunicatorLaw, kind="world"):
     leads = False
 
     @classmethod
-    def proposed(cls, seen: Seen) -> Tried:
+    def proposed(cls, seen: CommunicatorSet) -> Tried:
         yield 0.0, cls()
 
     @classmethod
-    def in_grid_order(cls, seen: Seen) -> Tried:
+    def in_grid_order(cls, seen: CommunicatorSet) -> Tried:
         yield 0.1, cls(order="grid")
 
     def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
@@ -137,7 +137,7 @@ class Alone(CommunicatorLaw, kind="self"):
     leads = False
 
     @classmethod
-    def proposed(cls, seen: Seen) -> Tried:
+    def proposed(cls, seen: CommunicatorSet) -> Tried:
         yield 0.1, cls()
 
     def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
@@ -155,7 +155,7 @@ class Axes(CommunicatorLaw, kind="axes"):
     grid: GridRule | None = left_out(None, read=GridRule.from_json)
 
     @classmethod
-    def proposed(cls, seen: Seen) -> Tried:
+    def proposed(cls, seen: CommunicatorSet) -> Tried:
         for size in range(1, seen.ndims):
             for axes in combinations(range(seen.ndims), size):
                 yield 0.1 * size, cls(axes=axes)
@@ -164,7 +164,7 @@ class Axes(CommunicatorLaw, kind="axes"):
                 yield from ((1.0, cls(axes=(a,), grid=grid)) for a in (0, 1))
 
     @classmethod
-    def in_grid_order(cls, seen: Seen) -> Tried:
+    def in_grid_order(cls, seen: CommunicatorSet) -> Tried:
         for size in range(1, seen.ndims):
             for axes in combinations(range(seen.ndims), size):
                 yield 0.2, cls(axes=axes, order="grid")
@@ -195,7 +195,7 @@ class Without(CommunicatorLaw, kind="without"):
     rank: int
 
     @classmethod
-    def proposed(cls, seen: Seen) -> Tried:
+    def proposed(cls, seen: CommunicatorSet) -> Tried:
         yield from ((0.5, cls(rank=r)) for r in (0, -1))
 
     def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
@@ -213,7 +213,7 @@ class Modulo(CommunicatorLaw, kind="modulo"):
     k: int
 
     @classmethod
-    def proposed(cls, seen: Seen) -> Tried:
+    def proposed(cls, seen: CommunicatorSet) -> Tried:
         gaps = {b - a for m in seen.members for a, b in zip(m, m[1:], strict=False)}
         yield from ((0.6, cls(k=k)) for k in sorted(gaps) if 1 < k <= _MAX_K)
 
@@ -235,7 +235,7 @@ class Nodes(CommunicatorLaw, kind="nodes"):
     size: int
 
     @classmethod
-    def proposed(cls, seen: Seen) -> Tried:
+    def proposed(cls, seen: CommunicatorSet) -> Tried:
         sizes = {len(m) for m in seen.members}
         yield from ((0.6, cls(size=k)) for k in sorted(sizes) if 1 < k <= _MAX_K)
 
@@ -258,7 +258,7 @@ class Parts(CommunicatorLaw, kind="parts"):
     cut: str | None = left_out(None)
 
     @classmethod
-    def proposed(cls, seen: Seen) -> Tried:
+    def proposed(cls, seen: CommunicatorSet) -> Tried:
         for k in (2, 3, 4, 8):
             if all(n % k == 0 for n in seen.counts):
                 yield 0.5 + k / 20, cls(k=k)
@@ -300,7 +300,7 @@ class Spread(CommunicatorLaw, kind="spread"):
     k: int
 
     @classmethod
-    def proposed(cls, seen: Seen) -> Tried:
+    def proposed(cls, seen: CommunicatorSet) -> Tried:
         yield from ((0.7 + k / 20, cls(k=k)) for k in (2, 3, 4, 8))
 
     def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
@@ -308,7 +308,7 @@ class Spread(CommunicatorLaw, kind="spread"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Halved(CommunicatorLaw, kind="halved"):
+class HalvedRanks(CommunicatorLaw, kind="halved"):
     """All ranks cut in two ``depth`` times, where at least ``least`` are left; ceil: of an odd
     number the lower half is the longer one. One rank is not cut. A program has one at each depth.
     """
@@ -318,7 +318,7 @@ class Halved(CommunicatorLaw, kind="halved"):
     ceil: bool = left_out(False)
 
     @classmethod
-    def proposed(cls, seen: Seen) -> Tried:
+    def proposed(cls, seen: CommunicatorSet) -> Tried:
         least = min((len(m) for m in seen.members), default=0)
         top = max(seen.counts)
         for ceil in (False, True) if least else ():
@@ -354,13 +354,13 @@ class Inside(CommunicatorLaw, kind="inside"):
     inner: CommunicatorLaw = field(metadata={"read": CommunicatorLaw.from_json})
 
     @classmethod
-    def proposed(cls, seen: Seen) -> Tried:
+    def proposed(cls, seen: CommunicatorSet) -> Tried:
         sizes = sorted({len(m) for m in seen.members} - {1})
         inner = [
             *((0.6, Nodes(size=k)) for k in sizes if k <= _MAX_K),
             *((0.6, Modulo(k=k)) for k in (2, 3, 4)),
             *((0.7, Parts(k=2, cut=cut)) for cut in ("floor", "first")),
-            *Halved.proposed(seen),
+            *HalvedRanks.proposed(seen),
         ]
         for axis in range(seen.ndims if seen.ndims > 1 else 0):
             outer = Axes(axes=(axis,))
@@ -375,7 +375,7 @@ class Inside(CommunicatorLaw, kind="inside"):
 
     def colours(self, g: GridAt) -> np.ndarray:
         out = np.full(g.n, -1, dtype=np.int64)
-        _, members, starts = numbered(self.outer, g)
+        _, members, starts = number_instances(self.outer, g)
         for size in np.unique(np.diff(starts)).tolist():
             colour = self.inner.colour(np.arange(size, dtype=np.int64), size)
             some = np.flatnonzero(np.diff(starts) == size)
@@ -388,7 +388,7 @@ class Inside(CommunicatorLaw, kind="inside"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where(CommunicatorLaw, kind="where"):
+class GuardedRanks(CommunicatorLaw, kind="where"):
     """The ranks for which a guard holds; both: and those for which it does not, for themselves."""
 
     guard: Guard = field(metadata={"read": Guard.from_json})
@@ -403,7 +403,7 @@ class Where(CommunicatorLaw, kind="where"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Odd(CommunicatorLaw, kind="odd"):
+class UnknownMembers(CommunicatorLaw, kind="odd"):
     """No law found."""
 
     words = "unknown members"
@@ -413,7 +413,7 @@ class Odd(CommunicatorLaw, kind="odd"):
         return np.full(n, -1, dtype=np.int64)
 
 
-def numbered(law: CommunicatorLaw, g: GridAt) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def number_instances(law: CommunicatorLaw, g: GridAt) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the instances of a communicator law, none of them listed apart.
 
     Instance number per rank (-1 for non-members), members of all instances one after the other,
@@ -445,7 +445,7 @@ def gives(law: CommunicatorLaw, g: GridAt, members: tuple[int, ...]) -> bool:
 
 def instances(law: CommunicatorLaw, g: GridAt) -> tuple[np.ndarray, list[tuple[int, ...]]]:
     """Return (instance number per rank, -1 for non-members; members per instance)."""
-    number, members, starts = numbered(law, g)
+    number, members, starts = number_instances(law, g)
     return number, [tuple(part.tolist()) for part in np.split(members, starts[1:-1])] if len(
         starts
     ) > 1 else []

@@ -14,9 +14,9 @@ from p3s.model.grid.guardfit import fit_guard
 from p3s.model.partners.communicator_laws import (
     Alone,
     CommunicatorLaw,
-    Odd,
-    Seen,
-    Where,
+    CommunicatorSet,
+    GuardedRanks,
+    UnknownMembers,
     World,
     gives,
 )
@@ -65,7 +65,7 @@ class Communicators:
             cover = self.cover(used)
             for law, cost in zip(cover.laws, cover.costs, strict=False):
                 name = replace(law, ordinal=None)
-                laws[(name, used) if isinstance(law, Odd) else name] = cost
+                laws[(name, used) if isinstance(law, UnknownMembers) else name] = cost
         result: float = sum(laws.values()) + 0.05 * sum(
             not isinstance(law, World) for used in uses for law in self.cover(used).laws
         )
@@ -125,7 +125,7 @@ class Communicators:
         if recursion and (given != everything or not few):
             chosen = recursion
         if left := everything.difference(*(f[2] for f in chosen)):
-            odd = (2.0 * sum(len(uses[u]) for u in left) / len(self.tables), Odd(), left)
+            odd = (2.0 * sum(len(uses[u]) for u in left) / len(self.tables), UnknownMembers(), left)
             chosen = [*chosen, self._where(known, left) or odd]
         for cost, law, hit in chosen:
             out.costs.append(cost)
@@ -137,7 +137,7 @@ class Communicators:
         self, known: Mapping[tuple[int, int], tuple[int, ...]]
     ) -> list[tuple[float, CommunicatorLaw]]:
         ndims = len(next(iter(self.grids.values())).dims)
-        seen = Seen(ndims, [n for n, _ in known], list(known.values()))
+        seen = CommunicatorSet(ndims, [n for n, _ in known], list(known.values()))
         kinds = list(CommunicatorLaw.kinds.values())
         out = [tried for kind in kinds for tried in kind.proposed(seen)]
         if any(len(m) > 1 and m[0] > m[-1] for m in known.values()):
@@ -169,7 +169,7 @@ class Communicators:
         guard = fit_guard([self.grids[n] for n in counts], sets)
         if not guard:
             return None
-        return (0.4 + 0.4 * guard.cost, Where(guard=guard, both=both), left)
+        return (0.4 + 0.4 * guard.cost, GuardedRanks(guard=guard, both=both), left)
 
 
 def _recursion(fits: Sequence[Fit], everything: Used) -> list[Fit]:
@@ -196,5 +196,5 @@ def same_communicator(
     if not 0 <= number < len(table.places) or not table.places[number].members:
         return isinstance(law, World), True
     seen = table.places[number]
-    hit = gives(law, grid, seen.members) or isinstance(law, Odd)
+    hit = gives(law, grid, seen.members) or isinstance(law, UnknownMembers)
     return hit, seen.ordinal == (law.ordinal or 0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.axes import Axis, Line
-from p3s.model.partners.relation import Staged, Tried, along, digits, on
+from p3s.model.partners.relation import StagedRelation, Tried, along, describe_axis, digits
 from p3s.model.registry import left_out
 
 #: What a rank has to do with the other half: first with first, each with its like, or from the end.
@@ -50,7 +50,7 @@ def _intervals(ln: Line, ceil: bool) -> Iterator[_Interval]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Halves(Staged, kind="halves"):
+class Halves(StagedRelation, kind="halves"):
     """Between the halves of an interval, which are cut in two again; form: who is whose partner.
 
     sign: from the lower half to the upper (1), back (-1), both ways (0). ceil: the lower half of an
@@ -100,11 +100,11 @@ class Halves(Staged, kind="halves"):
     def text(self) -> str:
         way = {1: "upwards", -1: "downwards", 0: "both ways"}[self.sign]
         cut = "ceil" if self.ceil else "floor"
-        return f"{_FORMS[self.form]}, {way}, intervals halved ({cut}){on(self.axis)}"
+        return f"{_FORMS[self.form]}, {way}, intervals halved ({cut}){describe_axis(self.axis)}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchTree(Staged, kind="searchtree"):
+class SearchTree(StagedRelation, kind="searchtree"):
     """The middle of an interval and those of the intervals on both sides of it, which go on so.
 
     sign: from the middle to those of the sides (1), or back (-1). ceil: of an even interval the
@@ -155,5 +155,5 @@ class SearchTree(Staged, kind="searchtree"):
         way = "to" if self.sign > 0 else "from"
         return (
             f"{way} the middles of both sides of an interval's middle, and so on ({cut} of two)"
-            f"{on(self.axis)}"
+            f"{describe_axis(self.axis)}"
         )

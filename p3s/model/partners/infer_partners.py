@@ -20,7 +20,7 @@ from p3s.model.partners.relation import (
     NO_GUARD,
     Relation,
     Shift,
-    Staged,
+    StagedRelation,
     bordered_steps,
     is_stencil,
     shift_vectors,
@@ -93,13 +93,13 @@ class Together:
     def leads(self, k: int, loose: bool) -> bool:
         """Whether a relation has pairs; of stages two, and much of what they say, unless loose."""
         rel = self.rels[k]
-        if not isinstance(rel, Staged) or not self.somewhere[k]:
+        if not isinstance(rel, StagedRelation) or not self.somewhere[k]:
             return bool(self.somewhere[k])
         return bool(loose or rel.sparse or self._much[k]) and any(
             self._levels(rel, at) > 1 for at in reversed(range(len(self.pairs)))
         )
 
-    def _levels(self, rel: Staged, at: int) -> int:
+    def _levels(self, rel: StagedRelation, at: int) -> int:
         g = self.pairs[at].grid
         table = partners(rel, g)
         there = self.used[at][np.arange(g.n)[None, :], table] & (table >= 0)

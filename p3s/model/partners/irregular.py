@@ -206,7 +206,7 @@ class Sample(Relation, kind="sample"):
         return f"irregular {side}, a sample (seed {self.seed}): {number} pairs"
 
 
-def sampled(relation: Relation | None) -> bool:
+def is_sample(relation: Relation | None) -> bool:
     """Tell whether a relation is a sample, which no traced partner is a case of."""
     return isinstance(relation, Sample)
 
@@ -317,7 +317,7 @@ def _quantiles(values: np.ndarray) -> tuple[float, ...]:
     return tuple(round(float(q), 6) for q in np.quantile(values, np.linspace(0, 1, _QUANTILES)))
 
 
-def _drawn(quantiles: Sequence[float], u: np.ndarray) -> np.ndarray:
+def _draw_quantile(quantiles: Sequence[float], u: np.ndarray) -> np.ndarray:
     result: np.ndarray = np.interp(u, np.linspace(0, 1, len(quantiles)), np.asarray(quantiles))
     return result
 
@@ -365,7 +365,7 @@ def _drawn_pairs(sample: Sample, n: int) -> np.ndarray:
     wanted = min(int(round(sample.pairs.at(n) / half)), most)
     rng = np.random.Generator(np.random.PCG64([sample.seed, n]))
     place = (np.argsort(np.argsort(rng.random(n))) + 0.5) / n
-    share = np.maximum(_drawn(sample.degree, place), 0.0)
+    share = np.maximum(_draw_quantile(sample.degree, place), 0.0)
     # as many as add up to the number wanted, each rank rounded up or down
     ends = np.floor(np.cumsum(share) / max(share.sum(), 1e-300) * 2 * wanted + 0.5)
     left = np.diff(np.concatenate([[0.0], ends])).astype(np.int64)
@@ -384,7 +384,7 @@ def _drawn_pairs(sample: Sample, n: int) -> np.ndarray:
         if not len(source):
             source = np.arange(n)
         source = source[np.argsort(rng.random(len(source)), kind="stable")]
-        far = np.maximum(np.rint(n ** _drawn(sample.reach, rng.random(len(source)))), 1)
+        far = np.maximum(np.rint(n ** _draw_quantile(sample.reach, rng.random(len(source)))), 1)
         if turn >= _ROUNDS // 2:  # what is left over finds partners at any distance
             far = 1 + np.floor(rng.random(len(source)) * (n - 1))
         side = np.where(rng.random(len(source)) < 0.5, -1, 1)

@@ -10,13 +10,13 @@ import numpy as np
 from p3s.base.ops import RECV, SEND, is_on_comm
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.choose import GridChoice
-from p3s.model.grid.nodes import Node, pairs_on, used
+from p3s.model.grid.nodes import Node, find_communicators, pairs_on
 from p3s.model.partners.communicator_laws import CommunicatorLaw, World
 from p3s.model.partners.infer_partners import Explanation
 from p3s.model.partners.relation import Relation, Shift
 from p3s.model.partners.stencil import at_partners, known_cells, partners, ways_to
 from p3s.model.reasons import Code, Reason
-from p3s.model.sizes.observed import Observed, Rows
+from p3s.model.sizes.observed import ObservedRows, Rows
 from p3s.signature.tables import PointTable
 
 #: Which rows of a node, and which cells, are of each of its relations: per relation and count, by
@@ -26,7 +26,7 @@ Alike = dict[object, "_Split"]
 
 def items_of(
     node: Node, index: int, choice: GridChoice, tables: Sequence[PointTable], alike: Alike
-) -> list[Observed]:
+) -> list[ObservedRows]:
     """Return the items of a node: one per relation, or per kind of communicator.
 
     alike: what nodes of the same choice with the same partners share.
@@ -42,15 +42,15 @@ def whole(
     grids: Mapping[int, GridAt],
     place: CommunicatorLaw | None,
     relation: Relation | None = None,
-) -> Observed:
+) -> ObservedRows:
     """Return rows as traced, of which no rule says who the partners are."""
     stage = {n: np.zeros(len(r.rank), dtype=np.int64) for n, r in rows.items()}
     care = {n: np.ones((1, n), dtype=bool) for n in rows}
-    return Observed(rows, stage, None, care, grids, relation, place)
+    return ObservedRows(rows, stage, None, care, grids, relation, place)
 
 
 @dataclass(frozen=True)
-class _Own:
+class _RelationCells:
     """What of a node is of one of its relations, per count: which rows (and the stage of each), and
     partners, care, taken and ways as of Observed."""
 
@@ -66,7 +66,7 @@ class _Own:
 class _Split:
     """What of a node is of each of its relations, and which rows per count are of none."""
 
-    own: list[_Own]
+    own: list[_RelationCells]
     left: dict[int, np.ndarray]
 
 
@@ -75,7 +75,7 @@ def _split_of(
 ) -> _Split:
     seen = list(node.rows)
     known = known_cells(relations, [pairs_on(node.rows[n], grids[n]) for n in seen])
-    out = _Split([_Own() for _ in relations], {})
+    out = _Split([_RelationCells() for _ in relations], {})
     for n in counts:
         tables = [partners(r, grids[n]) for r in relations]
         many = ways_to(tables, grids[n].n)
@@ -99,7 +99,7 @@ def _split_of(
 
 def _p2p_items(
     node: Node, explained: Explanation, choice: GridChoice, counts: Sequence[int], alike: Alike
-) -> list[Observed]:
+) -> list[ObservedRows]:
     grids = choice.grids
     relations: list[Relation] = [_in_order(r, node, grids) for r in explained.relations]
     places = _law_of_rows(node, choice)
@@ -115,7 +115,7 @@ def _p2p_items(
     for rel, own in zip(relations, split.own, strict=True):
         rows = {n: node.at(n, own.rows.get(n, nothing)) for n in counts}
         stage = {n: own.stage.get(n, nothing) for n in counts}
-        item = Observed(rows, stage, own.peers, own.care, grids, rel, places)
+        item = ObservedRows(rows, stage, own.peers, own.care, grids, rel, places)
         if len(relations) > 1:
             item.ways, item.taken = own.ways, own.taken
             item.sure = {n: _one_size(rows[n], stage[n], own.care[n].shape) for n in counts}
@@ -165,21 +165,21 @@ def _one_size(rows: Rows, stage: np.ndarray, shape: tuple[int, ...]) -> np.ndarr
 
 def _law_of_rows(node: Node, choice: GridChoice) -> CommunicatorLaw:
     """Return the law of the communicator of a node's messages, that of the largest count."""
-    cover = choice.communicators.cover(used(node))
+    cover = choice.communicators.cover(find_communicators(node))
     n = max(node.place_id)
     return cover.laws[cover.law_of[(n, int(node.place_id[n][0]))]]
 
 
 def _communicator_items(
     node: Node, choice: GridChoice, tables: Sequence[PointTable]
-) -> list[Observed]:
+) -> list[ObservedRows]:
     """Return an item for each law that the node's communicators need."""
     grids = choice.grids
     if not is_on_comm(node.op):
         laws: list[CommunicatorLaw] = [World(ordinal=0)]
         law_of = None
     else:
-        cover = choice.communicators.cover(used(node))
+        cover = choice.communicators.cover(find_communicators(node))
         laws, law_of = cover.laws, cover.law_of
     items = []
     for k, law in enumerate(laws):

@@ -17,23 +17,23 @@ from p3s.model.partners.relation import (
     Coordinate,
     Place,
     Relation,
-    Staged,
+    StagedRelation,
     Tried,
     along,
     coordinate,
+    describe_axis,
     digits,
     index_of,
     mod_p,
-    moved,
-    on,
     place_text,
     plus,
+    shift_coordinate,
 )
 from p3s.model.registry import left_out
 
 
 @dataclass(frozen=True, kw_only=True)
-class Xor(Staged, kind="xor"):
+class Xor(StagedRelation, kind="xor"):
     """c xor 2**s; fold "power": c < 2**floor(log2 p) only; "pairs": of the numbers left when the
     first ranks pair up."""
 
@@ -63,11 +63,11 @@ class Xor(Staged, kind="xor"):
 
     def text(self) -> str:
         how = {"power": ", c < 2**floor(log2 p)", "pairs": ", the first ranks paired up"}
-        return f"c xor 2**s, s < log2(p){how.get(self.fold or '', '')}{on(self.axis)}"
+        return f"c xor 2**s, s < log2(p){how.get(self.fold or '', '')}{describe_axis(self.axis)}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Level(Staged, kind="level"):
+class Level(StagedRelation, kind="level"):
     """((c >> s) + sign) << s of the multiples of 2**s.
 
     all: of all coordinates; anchor "last": counted from the end.
@@ -111,14 +111,14 @@ class Level(Staged, kind="level"):
 
     def text(self) -> str:
         return (
-            f"next multiple of 2**s, {plus(self.sign)}{mod_p(self.wrap)}{on(self.axis)}"
+            f"next multiple of 2**s, {plus(self.sign)}{mod_p(self.wrap)}{describe_axis(self.axis)}"
             + (", from the end" if self.anchor else "")
             + (", others idle in all dimensions" if self.all else "")
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps(Staged, kind="steps"):
+class Steps(StagedRelation, kind="steps"):
     """c + by * (s + 1), inside."""
 
     axis: Axis = along()
@@ -136,12 +136,12 @@ class Steps(Staged, kind="steps"):
 
     def text(self) -> str:
         if self.by == 1:
-            return f"each rank above{on(self.axis)}"
-        return f"every {self.by}-th rank above{on(self.axis)}"
+            return f"each rank above{describe_axis(self.axis)}"
+        return f"every {self.by}-th rank above{describe_axis(self.axis)}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tree(Staged, kind="tree"):
+class Tree(StagedRelation, kind="tree"):
     """A binomial tree (of another ``base``: k-nomial); form "low": 2**s ranks hand on in stage s.
 
     sign: from parent to children (1) or back.
@@ -202,12 +202,12 @@ class Tree(Staged, kind="tree"):
         return (
             f"{'doubling' if self.form else form} tree, r {plus(self.sign)} {self.base}**s"
             + (f" from {place_text(self.root)}" if self.root != 0 else "")
-            + on(self.axis)
+            + describe_axis(self.axis)
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stride(Staged, kind="stride"):
+class Stride(StagedRelation, kind="stride"):
     """c + sign * base**s."""
 
     words = "c {plus} {base}**s{mod}{on}"
@@ -231,11 +231,11 @@ class Stride(Staged, kind="stride"):
     def formula(self) -> list[Coordinate]:
         if self.base != 2:
             return []
-        return moved(self.axis, mul(num(self.sign), ["exp2", sym("s")]), self.wrap)
+        return shift_coordinate(self.axis, mul(num(self.sign), ["exp2", sym("s")]), self.wrap)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heap(Staged, kind="heap"):
+class Heap(StagedRelation, kind="heap"):
     """Children k c + 1 + s (sign 1), or the parent (c - 1) // k (-1)."""
 
     tree = True
@@ -258,7 +258,7 @@ class Heap(Staged, kind="heap"):
         return 1 if is_star(self, 0, used, table, g) else 2
 
     def text(self) -> str:
-        where = on(self.axis)
+        where = describe_axis(self.axis)
         if self.sign < 0:
             return f"parent (c - 1)//{self.k}{where}"
         return f"children {self.k}c + 1 ...{where}"
@@ -294,7 +294,7 @@ class Fold(Relation, kind="fold"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Far(Relation, kind="far"):
+class FractionOfLine(Relation, kind="far"):
     """c + sign * (p // k); bordered: inside k equal parts."""
 
     words = "c {plus} p//{k}{mod}{on}"
@@ -324,11 +324,11 @@ class Far(Relation, kind="far"):
     def formula(self) -> list[Coordinate]:
         _, extent = coordinate(self.axis if isinstance(self.axis, int) else None)
         by = mul(num(self.sign), ["quot", extent, num(self.k)])
-        return moved(self.axis, by, self.wrap)
+        return shift_coordinate(self.axis, by, self.wrap)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Others(Staged, kind="others"):
+class Others(StagedRelation, kind="others"):
     """All others; walk: how the stages go through them (WALKS)."""
 
     axis: Axis = along()
@@ -355,7 +355,7 @@ class Others(Staged, kind="others"):
         return [replace(self, walk=walk) for walk in WALKS]
 
     def text(self) -> str:
-        return f"all others{on(self.axis)}{WALKS[self.walk]}"
+        return f"all others{describe_axis(self.axis)}{WALKS[self.walk]}"
 
 
 #: Ways to go through all others: (c + s), (c - s), c xor s, s, (s - c), s from the last down.

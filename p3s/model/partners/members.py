@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.base.arrays import Ints
 from p3s.model.grid.at import GridAt
-from p3s.model.partners.communicator_laws import CommunicatorLaw, World, numbered
+from p3s.model.partners.communicator_laws import CommunicatorLaw, World, number_instances
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Communicators(Sequence[tuple[int, ...]]):
         if isinstance(law, World) and not law.ordinal and not law.order:
             return self._order[0]
         if law not in self._laws:
-            number, sequence, starts = numbered(law, self.grid)
+            number, sequence, starts = number_instances(law, self.grid)
             self._laws[law] = _Law(len(self), number, sequence, starts)
             self._order.append(self._laws[law])
         return self._laws[law]

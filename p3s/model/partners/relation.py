@@ -87,7 +87,7 @@ class Relation(Rule, what="relation"):
         """Return the relation for people: its words, with what its fields say."""
         own = vars(self)
         said = {"plus": plus(own.get("sign", 1)), "mod": mod_p(own.get("wrap", False))}
-        return self.words.format(**own, **said, on=on(own.get("axis")))
+        return self.words.format(**own, **said, on=describe_axis(own.get("axis")))
 
     def formula(self) -> list[Coordinate]:
         """Return the partner as equations, a coordinate each; none where it has words only."""
@@ -95,7 +95,7 @@ class Relation(Rule, what="relation"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Staged(Relation):
+class StagedRelation(Relation):
     """A relation of several stages along an axis; descending: from the last to the first.
 
     grows: how many there are is a law of the axis's length.
@@ -145,7 +145,7 @@ def coordinate(axis: Axis) -> tuple[Expr, Expr]:
     return (sym("r"), sym("n")) if axis is None else (sym(f"c{axis}"), sym(f"p{axis}"))
 
 
-def moved(axis: Axis, by: Expr, wrap: bool) -> list[Coordinate]:
+def shift_coordinate(axis: Axis, by: Expr, wrap: bool) -> list[Coordinate]:
     """Return the equation of a step along an axis; none along communicators."""
     if axis is not None and not isinstance(axis, int):
         return []
@@ -169,7 +169,7 @@ def digits(p: int, base: int = 2) -> int:
 
 
 # ---- words -------------------------------------------------------------------------------------
-def on(axis: Axis) -> str:
+def describe_axis(axis: Axis) -> str:
     """Return along which axis, for people."""
     if axis is None:
         return ""
@@ -229,7 +229,12 @@ class Shift(Relation, kind="shift"):
     def formula(self) -> list[Coordinate]:
         line = len(self.vec) == 1
         steps = enumerate(zip(self.vec, self.wrap, strict=True))
-        return [c for d, (by, w) in steps if by for c in moved(None if line else d, num(by), w)]
+        return [
+            c
+            for d, (by, w) in steps
+            if by
+            for c in shift_coordinate(None if line else d, num(by), w)
+        ]
 
     def text(self) -> str:
         parts = []

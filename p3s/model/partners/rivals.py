@@ -74,7 +74,7 @@ def _shifts(last: Pairs) -> list[Relation]:
     ]
 
 
-def reached(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarray:
+def enumerate_pairs(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarray:
     """Return the distinct pairs of a relation at one count as numbers, rank * n + partner.
 
     guards: only those that one of them holds for. Of many thousand ranks, pairs of some.
@@ -82,11 +82,13 @@ def reached(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarra
     if g.n > _ALL and g.ranks is None:
         g = g.only(standing_for_all(g, _ALL)[0])
     if guards or g.ranks is not None:
-        return _reached(rel, g, guards)
-    return _REACHED.of((*g.key, rel), lambda: _reached(rel, g))  # nodes have the same rivals
+        return _enumerate_pairs(rel, g, guards)
+    return _REACHED.of(
+        (*g.key, rel), lambda: _enumerate_pairs(rel, g)
+    )  # nodes have the same rivals
 
 
-def _reached(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarray:
+def _enumerate_pairs(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarray:
     table = partners(rel, g)
     there = table >= 0
     for s, row in enumerate(table if guards else ()):

@@ -19,10 +19,10 @@ from p3s.model.partners.relation import (
     Tried,
     along,
     coordinate,
+    describe_axis,
     index_of,
-    moved,
-    on,
     place_text,
+    shift_coordinate,
 )
 
 
@@ -82,7 +82,7 @@ class PlaceOn(Relation, kind="place"):
         return ln.ranks(index_of(self.rank, ln.p, g))
 
     def text(self) -> str:
-        return f"place {place_text(self.rank)}{on(self.axis)}"
+        return f"place {place_text(self.rank)}{describe_axis(self.axis)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class Mirror(Relation, kind="mirror"):
         return [(add(extent, num(-1), mul(num(-1), place)), None)]
 
     def text(self) -> str:
-        return f"p - 1 - c{on(self.axis)}" if self.axis is not None else "n - 1 - r"
+        return f"p - 1 - c{describe_axis(self.axis)}" if self.axis is not None else "n - 1 - r"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ class Along(Relation, kind="along"):
         return ln.ranks(to % np.maximum(ln.p, 1) if self.wrap else to)
 
     def formula(self) -> list[Coordinate]:
-        return moved(self.axis, num(self.by), self.wrap)
+        return shift_coordinate(self.axis, num(self.by), self.wrap)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +173,7 @@ class Opposite(Relation, kind="opposite"):
         return np.asarray((g.r + g.n // 2) % g.n)
 
     def formula(self) -> list[Coordinate]:
-        return moved(None, ["quot", sym("n"), num(2)], True)
+        return shift_coordinate(None, ["quot", sym("n"), num(2)], True)
 
 
 @dataclass(frozen=True, kw_only=True)

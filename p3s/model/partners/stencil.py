@@ -19,7 +19,7 @@ from p3s.model.grid.guardfit import fit_guard
 from p3s.model.memory import Memory
 from p3s.model.partners import halving, irregular, lines, relation, single
 from p3s.model.partners.pairs import Pairs
-from p3s.model.partners.relation import Relation, Shift, Staged
+from p3s.model.partners.relation import Relation, Shift, StagedRelation
 
 #: The files of kinds.
 KINDS = (relation, single, lines, halving, irregular)
@@ -51,7 +51,7 @@ def branches(rel: Relation | None, g: GridAt) -> np.ndarray | None:
 
     That end is counted, too; 0 where there is no partner. None for what is no tree.
     """
-    if not isinstance(rel, Staged) or not rel.tree:
+    if not isinstance(rel, StagedRelation) or not rel.tree:
         return None
     table = partners(rel, g)
     stage, rank = np.nonzero(table >= 0)
@@ -68,7 +68,7 @@ def branches(rel: Relation | None, g: GridAt) -> np.ndarray | None:
 
 def stages_depend_on_n(rel: Relation) -> bool:
     """Return whether the number of the relation's stages is a law."""
-    return isinstance(rel, Staged) and rel.grows
+    return isinstance(rel, StagedRelation) and rel.grows
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def mixture(
 
     most: None is returned as soon as relations without a rule, if any, cost as much.
     """
-    return _fitted(_Guards(rels, pairs), most)
+    return _fit_mixture(_Guards(rels, pairs), most)
 
 
 _KNOWN: Memory[Mixture] = Memory(128)
@@ -117,12 +117,12 @@ def _known_cells(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
     found = _Guards(rels, pairs)
     if all(known.all() for each in found.alone for known in each):
         return Mixture(found.guards, found.alone, found.alone, True)
-    fitted = _fitted(found)
+    fitted = _fit_mixture(found)
     assert fitted is not None
     return fitted
 
 
-def _fitted(found: _Guards, most: float = math.inf) -> Mixture | None:
+def _fit_mixture(found: _Guards, most: float = math.inf) -> Mixture | None:
     rels, lost = found.rels, 0.0
     for k, rel in enumerate(rels):
         if not found.fit(k):
@@ -264,7 +264,7 @@ class Stencil:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _PairEvidence:
     """What pairs show of a neighbourhood on grids of several dimensions.
 
     wide: dimensions that messages cross; many: numbers of dimensions that a message crosses;
@@ -306,7 +306,7 @@ def stencil(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None) -> 
     return Stencil(shifts, cost, tuple(d for d, w in enumerate(seen.wraps) if w is None))
 
 
-def _look(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None) -> _Seen | None:
+def _look(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None) -> _PairEvidence | None:
     """Return what the pairs show; None if some are no neighbours, or too few dimensions show."""
     ndims = len(pairs[0].grid.dims) if pairs else 1
     wraps: list[bool | None] = [None] * ndims
@@ -344,10 +344,10 @@ def _look(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None) -> _Seen | N
         if len(many) > 1 and many == set(range(1, len(crossed) + 1)):
             many = set(range(1, ndims + 1))
         crossed = list(range(ndims))  # dimensions that no count has are as those that some have
-    return _Seen(tuple(crossed), frozenset(many), frozenset(clear), tuple(wraps), whole)
+    return _PairEvidence(tuple(crossed), frozenset(many), frozenset(clear), tuple(wraps), whole)
 
 
-def _vectors(seen: _Seen, ndims: int) -> Iterator[tuple[list[Vector], bool]]:
+def _vectors(seen: _PairEvidence, ndims: int) -> Iterator[tuple[list[Vector], bool]]:
     """Yield sets of vectors, and whether they lead in one direction only."""
     every = [
         v
@@ -364,7 +364,7 @@ def _vectors(seen: _Seen, ndims: int) -> Iterator[tuple[list[Vector], bool]]:
                 yield vectors, half is not None
 
 
-def _wraps(seen: _Seen) -> Iterator[tuple[bool, ...]]:
+def _wraps(seen: _PairEvidence) -> Iterator[tuple[bool, ...]]:
     """Yield which dimensions are periodic: those that do not show it as the others first."""
     shown = [w for d, w in enumerate(seen.wraps) if w is not None and d in seen.wide]
     usual = 2 * sum(shown) > len(shown)

@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
-from p3s.laws.mixture import seen
+from p3s.laws.mixture import select_terms
 from p3s.laws.statistics import Z90
-from p3s.laws.sums import PER_DOUBLING, Sum, columns, miss_bits, near, ranked, shapes
+from p3s.laws.sums import PER_DOUBLING, Sum, columns, miss_bits, near, search_sums, shapes
 from p3s.model.law_types import Amount, SizeLaw
 from p3s.model.partners.relation import Shift
 from p3s.model.types import Item
@@ -70,7 +70,7 @@ def fit_amount(
     terms = shapes(ndims, True)
     exprs = [term for term, _ in terms]
     x = columns(envs, exprs)
-    found = near(ranked(x, y, np.arange(len(y)), [bits for _, bits in terms], weight=share))
+    found = near(search_sums(x, y, np.arange(len(y)), [bits for _, bits in terms], weight=share))
     best = found[0][1]
     error = best.error * len(y) / max(len(y) - len(best.which), 1)
     rim = _Rims(envs, y, scale / np.sqrt(share), ndims).best(best.bits, rims)
@@ -88,7 +88,7 @@ def _expr(terms: Sequence[Expr], x: np.ndarray, one: Sum, y: np.ndarray, scale: 
     """Return a sum without the terms that are below what the values can show."""
     parts = x[:, list(one.which)] * np.array(one.coef) / scale[:, None]
     miss = parts.sum(axis=1) - y / scale
-    kept = seen(parts, float(np.sqrt(np.mean(miss**2) / len(miss))))
+    kept = select_terms(parts, float(np.sqrt(np.mean(miss**2) / len(miss))))
     return add(
         *(
             mul(_coefficient(c), terms[i])
@@ -179,11 +179,11 @@ def _together(laws: Sequence[SizeLaw]) -> list[list[float]]:
     ]
 
 
-def rounded(expr: Expr, digits: int = 4) -> Expr:
+def round_constants(expr: Expr, digits: int = 4) -> Expr:
     """Return ``expr`` with its constants cut to a few digits, for people."""
     if expr[0] == "num":
         return _coefficient(expr[1] / expr[2], digits)
-    return [rounded(a, digits) if isinstance(a, list) else a for a in expr]
+    return [round_constants(a, digits) if isinstance(a, list) else a for a in expr]
 
 
 def _coefficient(x: float, digits: int = _DIGITS) -> Expr:
@@ -197,7 +197,7 @@ def _coefficient(x: float, digits: int = _DIGITS) -> Expr:
 
 
 @dataclass(frozen=True)
-class _Rimmed:
+class _RimProduct:
     """A product of blocks along ``faces``, those of ``rims`` wider by ``rim`` (None: free)."""
 
     faces: tuple[int, ...]
@@ -218,7 +218,7 @@ class _Rims:
             else np.zeros((len(y), 0))
         )
 
-    def best(self, bits: float, known: Sequence[float]) -> _Rimmed | None:
+    def best(self, bits: float, known: Sequence[float]) -> _RimProduct | None:
         """Return the product of blocks with one rim, if it costs less than other ``bits``.
 
         A factor and the rim in shares of the whole extent; a rim that the program has elsewhere is
@@ -227,7 +227,7 @@ class _Rims:
         if len(self.y) < FEWEST:
             return None
         tried = [
-            _Rimmed(faces, rims, rim, self._rim_left_out(faces, rims, rim))
+            _RimProduct(faces, rims, rim, self._rim_left_out(faces, rims, rim))
             for faces, rims in self._products()
             for rim in (None, *known)
         ]

@@ -87,8 +87,8 @@ class Cover(Generic[C]):
         """Return the options that the cheapest cover may have, with constants of groups of them."""
         before = -1
         while before != (before := sum(map(len, groups))):
-            shared = _shared(groups) & self._dear
-            groups = [_undominated([self._folded(o, shared) for o in some]) for some in groups]
+            shared = _find_shared(groups) & self._dear
+            groups = [_drop_dominated([self._folded(o, shared) for o in some]) for some in groups]
         return groups
 
     def _folded(self, o: _Option, shared: int) -> _Option:
@@ -110,7 +110,7 @@ class Cover(Generic[C]):
         if not together:
             return 0
         constants = list(together.values())
-        found = _least(groups, list(together), [self._cost(c) for c in constants])
+        found = _find_cheapest(groups, list(together), [self._cost(c) for c in constants])
         if found is None:
             return None
         taken = 0
@@ -127,7 +127,7 @@ def _ones(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def _shared(groups: Sequence[Sequence[_Option]]) -> int:
+def _find_shared(groups: Sequence[Sequence[_Option]]) -> int:
     """Return the constants that options of at least two groups need."""
     once = twice = 0
     for some in groups:
@@ -139,7 +139,7 @@ def _shared(groups: Sequence[Sequence[_Option]]) -> int:
     return twice
 
 
-def _undominated(some: Sequence[_Option]) -> list[_Option]:
+def _drop_dominated(some: Sequence[_Option]) -> list[_Option]:
     """Return the options but those that another one is as good as, whatever else is chosen."""
     kept: list[_Option] = []
     for o in sorted(some, key=lambda o: (o.cost, o.number)):
@@ -148,7 +148,7 @@ def _undominated(some: Sequence[_Option]) -> list[_Option]:
     return kept
 
 
-def _least(
+def _find_cheapest(
     groups: Sequence[Sequence[_Option]], users: Sequence[Sequence[int]], bits: Sequence[float]
 ) -> list[bool] | None:
     """Return which constants the cheapest cover has.
@@ -157,7 +157,7 @@ def _least(
     costs.
     """
     found = _Branches(groups, users, bits).least()
-    return _solved(groups, users, bits) if found is None else found.tolist()
+    return _solve_program(groups, users, bits) if found is None else found.tolist()
 
 
 class _Branches:
@@ -217,7 +217,7 @@ class _Branches:
 _Branch = tuple[float, np.ndarray, np.ndarray, float]
 
 
-def _solved(
+def _solve_program(
     groups: Sequence[Sequence[_Option]], users: Sequence[Sequence[int]], bits: Sequence[float]
 ) -> list[bool] | None:
     """Return what ``_least`` does, by an integer program: constants are 0 or 1, options are shares

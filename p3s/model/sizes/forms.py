@@ -191,7 +191,7 @@ def _linear(obs: Observations, search: Search) -> Iterator[Hypothesis]:
     extents = [u for u in _symbols(obs, "np") if len(np.unique(obs.env[u])) > 1]
     pairs = (*product(steps, extents), *combinations(steps, 2))
     for names in (*((x,) for x in steps), *pairs):
-        expr = _solved(obs, names)
+        expr = _solve_sum(obs, names)
         if expr is not None:
             yield written(expr, len(names) + 1)
 
@@ -208,7 +208,7 @@ def _several(obs: Observations, name: str) -> bool:
     return any(len(np.unique(obs.env[name][n == m])) >= _VALUES for m in obs.counts)
 
 
-def _solved(obs: Observations, names: Sequence[str]) -> Expr | None:
+def _solve_sum(obs: Observations, names: Sequence[str]) -> Expr | None:
     """Return the sum that meets every size, None where there is none or too little to show it."""
     columns = np.stack(
         [*(obs.env[u].astype(float) for u in names), np.ones(len(obs.value))], axis=1
@@ -274,7 +274,7 @@ def _heads(obs: Observations) -> Iterator[int]:
             yield int(head)
 
 
-def _multiplied(obs: Observations, search: Search) -> Iterator[Hypothesis]:
+def _multiply_blocks(obs: Observations, search: Search) -> Iterator[Hypothesis]:
     """Yield products of blocks times p, p - 1 or p - 2 of any extent."""
     names = ["n"] if obs.ndims == 1 else [*(f"p{d}" for d in range(obs.ndims)), "n"]
     for name, k in product(names, (1, 0, 2)):
@@ -329,7 +329,7 @@ RARE: tuple[Propose, ...] = (
     _linear,
     _with_empty,
     _beside,
-    _multiplied,
+    _multiply_blocks,
     lambda obs, search: (h for _, h in search.products(obs, composite=True)),
     lambda obs, search: travelling(obs, search.known, search.price, search.terms),
     lambda obs, search: over_diagonals(obs, search.known),

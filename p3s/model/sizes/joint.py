@@ -138,14 +138,14 @@ def _groups(slots: Mapping[K, Observations], search: Search) -> list[_Group]:
     for key, obs in each.items():
         if obs.digest not in seen:
             found = search.hypotheses(obs)
-            some = _kept([h for cost, h in found if cost <= found[0][0] + SPREAD])
+            some = _keep_hypotheses([h for cost, h in found if cost <= found[0][0] + SPREAD])
             alike = frozenset(h.key() for h in some) if some else obs.digest
             seen[obs.digest] = out.setdefault(alike, _Group([], obs, some))
         seen[obs.digest].keys.append(key)
     return list(out.values())
 
 
-def _kept(found: Sequence[Hypothesis]) -> list[Hypothesis]:
+def _keep_hypotheses(found: Sequence[Hypothesis]) -> list[Hypothesis]:
     """Return the hypotheses that are in the cover, of all sets of constants before others."""
     first = {h.constants: k for k, h in reversed(list(enumerate(found)))}
     ranked = sorted(range(len(found)), key=lambda k: (first[found[k].constants] != k, k))
@@ -339,7 +339,7 @@ def _other_factors(groups: Sequence[_Group]) -> None:
     for (extent, some), k in product(users.items(), FRACTIONS):
         if extent % k or extent == k:
             continue
-        found = [_less(g, extent, k) for g in some]
+        found = [_divide_extent(g, extent, k) for g in some]
         more = bits_of(("extent", extent // k), frozenset())
         more -= bits_of(("extent", extent), frozenset())
         for g, h in zip(some, found, strict=True) if None not in found else ():
@@ -347,7 +347,7 @@ def _other_factors(groups: Sequence[_Group]) -> None:
                 g.rival_of(h, max(more, 0.0))
 
 
-def _less(g: _Group, extent: int, k: int) -> Product | None:
+def _divide_extent(g: _Group, extent: int, k: int) -> Product | None:
     """Return what was chosen for a group with a fraction of an extent, if it gives the sizes."""
     if g.blocks is None:
         return None

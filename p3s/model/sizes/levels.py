@@ -53,7 +53,7 @@ def in_turns(obs: Observations) -> Iterator[Hypothesis]:
     for shape in _shapes(obs):
         at = np.asarray(evaluate(shape, obs.env), dtype=float)
         if np.all(np.isfinite(at)) and np.any(at != at[0]):
-            for law in (_ratio(shape, at, obs.value), *_rounded(shape, at, obs)):
+            for law in (_ratio(shape, at, obs.value), *_round_multiple(shape, at, obs)):
                 if law is not None:
                     yield written(law, 1)
 
@@ -89,7 +89,7 @@ def _ratio(shape: Expr, at: np.ndarray, value: np.ndarray) -> Expr | None:
     return mul(num(factor), shape)
 
 
-def _rounded(shape: Expr, at: np.ndarray, obs: Observations) -> Iterator[Expr]:
+def _round_multiple(shape: Expr, at: np.ndarray, obs: Observations) -> Iterator[Expr]:
     """Yield a multiple of a shape, rounded down or up, that gives all sizes."""
     value = obs.value
     if np.any(at <= 0):
@@ -171,11 +171,11 @@ def _coarser(expr: Expr, e: Expr, grouped: bool) -> Iterator[Expr]:
 
     blocks = blocks_in(expr)
     for how in ways if blocks else ():
-        yield _replaced(expr, lambda b, how=how: inside(b, how))  # type: ignore[misc]
+        yield _replace_blocks(expr, lambda b, how=how: inside(b, how))  # type: ignore[misc]
     if len(blocks) > 1:
         for only in blocks:
             for how in ways:
-                yield _replaced(
+                yield _replace_blocks(
                     expr,
                     lambda b, how=how, only=only: (  # type: ignore[misc]
                         inside(b, how) if b == only else b
@@ -186,11 +186,11 @@ def _coarser(expr: Expr, e: Expr, grouped: bool) -> Iterator[Expr]:
     yield mul(two, expr)
 
 
-def _replaced(expr: Expr, by: Callable[[Expr], Expr]) -> Expr:
+def _replace_blocks(expr: Expr, by: Callable[[Expr], Expr]) -> Expr:
     """Return an equation with every block replaced."""
     if expr[0] == "block":
         return by(expr)
-    return [_replaced(a, by) if isinstance(a, list) else a for a in expr]
+    return [_replace_blocks(a, by) if isinstance(a, list) else a for a in expr]
 
 
 def in_chunks(obs: Observations, inner: Inner) -> Iterator[Hypothesis]:

@@ -14,7 +14,7 @@ from p3s.model.law_types import CountLaw, IterationsLaw
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.joint import law_alone
 from p3s.model.sizes.observations import Observations, joined_symbols
-from p3s.model.sizes.observed import Observed, env_of
+from p3s.model.sizes.observed import ObservedRows, env_of
 from p3s.model.sizes.positions import by_class
 
 #: Laws of numbers that differ by rank, by what was seen; so many are kept.
@@ -23,7 +23,7 @@ _MOST_KNOWN = 1024
 
 
 def fit_count(
-    item: Observed, times: dict[int, np.ndarray], counts: list[int], varying: bool
+    item: ObservedRows, times: dict[int, np.ndarray], counts: list[int], varying: bool
 ) -> tuple[CountLaw, list[Reason]]:
     """Return how often each rank does it, and what keeps that from being surer.
 
@@ -76,7 +76,7 @@ def _fit_by_rank(obs: Observations) -> CountLaw | None:
     return exact_count(law)
 
 
-def _shared_count(item: Observed, times: dict[int, np.ndarray], counts: list[int]) -> CountLaw:
+def _shared_count(item: ObservedRows, times: dict[int, np.ndarray], counts: list[int]) -> CountLaw:
     """Return the law of a call that always has its partner in common with others: its part."""
     envs: list[dict[str, int]] = []
     values: list[float] = []

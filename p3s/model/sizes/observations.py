@@ -173,10 +173,10 @@ def plain_axes(obs: Observations) -> list[Axis]:
         for a in out
         if a.p == sym("n") and len(a.at) and a.at.min() > 0 and a.count.min() > 2
     ]
-    return [a for i, a in enumerate(out) if not any(_same(a, b) for b in out[:i])]
+    return [a for i, a in enumerate(out) if not any(_equal_axes(a, b) for b in out[:i])]
 
 
-def _same(a: Axis, b: Axis) -> bool:
+def _equal_axes(a: Axis, b: Axis) -> bool:
     return a.p == b.p and np.array_equal(a.at, b.at) and np.array_equal(a.count, b.count)
 
 

@@ -43,7 +43,7 @@ class Rows:
 
 
 @dataclass
-class Observed:
+class ObservedRows:
     """The rows of one relation (or communicator law) of a node, per count.
 
     stage: stage number per row; peers: partners (stages, n) or None for collectives and the
@@ -70,7 +70,7 @@ class Observed:
         return self.care[n] | self.sure[n] if n in self.sure else self.care[n]
 
 
-def digest(item: Observed) -> object:
+def digest(item: ObservedRows) -> object:
     """Return what tells apart items whose sizes, numbers and roots have other laws."""
     parts: list[object] = [item.relation, item.place]
     for n, rows in item.rows.items():

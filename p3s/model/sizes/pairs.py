@@ -84,9 +84,9 @@ def laws(seen: Mapping[int, Calls], elem: int) -> list[tuple[CountLaw, SizeLaw]]
         calls = {n: seen[n].calls[:, k] // unit[n] for n in there}
         sizes = {n: seen[n].nbytes[:, k] / elem for n in there}
         once = all(np.all(v == 1) for v in calls.values())
-        number = None if once else _sampled(calls, chosen, PAIRS)
+        number = None if once else _fit_sample(calls, chosen, PAIRS)
         means = tuple((n, *_mean(sizes[n], seen[n].calls[:, k])) for n in there)
-        law = SizeLaw(means=means, sample=_sampled(sizes, chosen, _AMOUNTS))
+        law = SizeLaw(means=means, sample=_fit_sample(sizes, chosen, _AMOUNTS))
         out.append((replace(iterations, sample=number), law))
     return out
 
@@ -102,7 +102,7 @@ def _mean(size: np.ndarray, calls: np.ndarray) -> tuple[float, int]:
     return float(size @ calls / calls.sum()), int(calls.sum())
 
 
-def _sampled(
+def _fit_sample(
     values: Mapping[int, np.ndarray],
     chosen: np.ndarray,
     terms: Sequence[tuple[tuple[str, int], ...]],

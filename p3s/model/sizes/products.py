@@ -18,7 +18,7 @@ from p3s.model.sizes.observations import (
     decides,
     plain_axes,
 )
-from p3s.model.sizes.terms import BORDERS, CUTS, Profile, Terms, joined, profile, terms_along
+from p3s.model.sizes.terms import BORDERS, CUTS, Profile, Terms, join_terms, profile, terms_along
 
 #: Terms per axis (of products over so many axes) and hypotheses per slot that are kept.
 MOST_TERMS, MOST_KEPT = {1: 4000, 2: 160, 3: 40}, 240
@@ -74,16 +74,16 @@ def _sets(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
     whole = [i for i, a in enumerate(axes) if a.name in ("n", "")]
     cut = [i for i, a in enumerate(axes) if a.name not in ("n", "")]
     yield from ((i,) for i in whole)
-    yield from (pair for pair in combinations(whole, 2) if _transposed(axes, pair))
+    yield from (pair for pair in combinations(whole, 2) if _is_transposed(axes, pair))
     for size in (1, 2, 3):
         for some in combinations(cut, size):
             partners = [i for i in some if str(axes[i].c[1])[0] == "q"]
             alike = size - len({axes[i].name for i in some})
-            if len(partners) < 2 and (not alike or _transposed(axes, some)):
+            if len(partners) < 2 and (not alike or _is_transposed(axes, some)):
                 yield some
 
 
-def _transposed(axes: Sequence[Axis], some: tuple[int, ...]) -> bool:
+def _is_transposed(axes: Sequence[Axis], some: tuple[int, ...]) -> bool:
     """Tell whether one axis is an own one again as the partner has it, and rows can contradict.
 
     Where the partner is always the same, as of a shift, any sizes are a product of both.
@@ -155,7 +155,7 @@ class Products:
 
         known: extents of the program, tried where the sizes leave them open.
         """
-        found: list[_Found] = []
+        found: list[_TermProducts] = []
         for alike in self.sets:
             if not found:
                 found = [p for some in alike for p in self._over(some, known, price)]
@@ -164,14 +164,14 @@ class Products:
         best = np.argsort(cost, kind="stable")[:most].tolist()
         return [(float(cost[i]), self._hypothesis(found[where[i][0]], where[i][1])) for i in best]
 
-    def _hypothesis(self, found: _Found, i: int) -> Product:
+    def _hypothesis(self, found: _TermProducts, i: int) -> Product:
         chosen = [t.one(k) for t, k in zip(found.terms, found.which[:, i].tolist(), strict=True)]
         odd = found.odd + float(sum(self.bits[t.axis] for t in chosen))
         return Product(int(found.factor[i]), tuple(chosen), self.axes, odd)
 
     def _over(
         self, some: tuple[int, ...], known: tuple[int, ...], price: Price
-    ) -> Iterator[_Found]:
+    ) -> Iterator[_TermProducts]:
         """Yield the products over some lines that give every size, per way of cutting."""
         lists = [
             self._terms(s, i, known) for s, i in zip(self.of_lines(some) or [], some, strict=True)
@@ -189,21 +189,25 @@ class Products:
             there = seen if not k else seen.at(axis, self.lines[line].axis)
             terms = self._along(there, known)
             per_way.append([each.along(self.first[line] + k) for each in terms])
-        return per_way[0] if len(per_way) == 1 else list(map(joined, zip(*per_way, strict=True)))
+        return (
+            per_way[0] if len(per_way) == 1 else list(map(join_terms, zip(*per_way, strict=True)))
+        )
 
     def _along(self, seen: Profile, known: tuple[int, ...]) -> list[Terms]:
         for of in ((), known):
             if (seen.digest, of) not in self.terms:
                 some = [terms_along(seen)]
                 if of:
-                    some = [joined(self.terms[seen.digest, ()]), terms_along(seen, of)]
-                every = joined(some)
+                    some = [join_terms(self.terms[seen.digest, ()]), terms_along(seen, of)]
+                every = join_terms(some)
                 self.terms[seen.digest, of] = [
                     every.take(every.kind == kind) for kind in range(len(CUTS))
                 ]
         return self.terms[seen.digest, known]
 
-    def _products(self, some: tuple[int, ...], lists: Sequence[Terms], price: Price) -> _Found:
+    def _products(
+        self, some: tuple[int, ...], lists: Sequence[Terms], price: Price
+    ) -> _TermProducts:
         """Return the products of one term per axis that leave the same factor at every row."""
         most = MOST_TERMS[len(lists)]
         kept, costs = [], []
@@ -227,7 +231,7 @@ class Products:
         cut = price(("cut", CUTS[int(kept[0].kind[0])]))
         odd = self._less_than_face(some)
         times = np.array([bits[f] + (f != 1) for f in factor.tolist()])
-        return _Found(kept, which, factor, 1.0 + total - back + cut + times + odd, odd)
+        return _TermProducts(kept, which, factor, 1.0 + total - back + cut + times + odd, odd)
 
     def _less_than_face(self, some: tuple[int, ...]) -> float:
         """Return what it costs that axes of a halo's face are missing."""
@@ -253,7 +257,7 @@ class Products:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _TermProducts:
     """Products of terms: which term per axis, the factor, what each costs by itself."""
 
     terms: Sequence[Terms]

@@ -28,19 +28,19 @@ from p3s.model.sizes.forms import Search
 from p3s.model.sizes.joint import JointSizes
 from p3s.model.sizes.numbers import fit_count, fit_root, fit_turns, turns_matter
 from p3s.model.sizes.observations import Observations, distinct, distinct_columns, joined_symbols
-from p3s.model.sizes.observed import Observed, Rows, env_of
+from p3s.model.sizes.observed import ObservedRows, Rows, env_of
 from p3s.model.types import Slot
 
 MAX_VARIANTS = 32
 
 
-def _matrix(item: Observed, n: int, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def _matrix(item: ObservedRows, n: int, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     out = np.zeros(shape, dtype=np.int64)
     np.add.at(out, (item.stage[n], item.rows[n].rank), values)
     return out
 
 
-def _variants(item: Observed, counts: list[int]) -> dict[int, np.ndarray] | None:
+def _variants(item: ObservedRows, counts: list[int]) -> dict[int, np.ndarray] | None:
     """Number the sizes that each (stage, rank) uses, in order of appearance; None if irregular."""
     out: dict[int, np.ndarray] = {}
     widths: set[int] = set()
@@ -73,18 +73,20 @@ def _variants(item: Observed, counts: list[int]) -> dict[int, np.ndarray] | None
 SizedSlot = tuple[Slot, Observations | None]
 
 
-def fit_item(item: Observed, counts: list[int]) -> list[Slot]:
+def fit_item(item: ObservedRows, counts: list[int]) -> list[Slot]:
     """Return the slots of an item whose sizes no other one helps to find."""
     search = Search()
     sized = fit_sizes(item, counts, search, False)
     laws = JointSizes(
         {k: obs for k, (_, obs) in enumerate(sized) if obs is not None}, search
     ).with_rivals()
-    slots = finished(item, counts, False, sized)
+    slots = finish_slots(item, counts, False, sized)
     return [with_size(slot, laws[k]) if k in laws else slot for k, slot in enumerate(slots)]
 
 
-def fit_sizes(item: Observed, counts: list[int], search: Search, varying: bool) -> list[SizedSlot]:
+def fit_sizes(
+    item: ObservedRows, counts: list[int], search: Search, varying: bool
+) -> list[SizedSlot]:
     """Return the slots of an item with the laws of numbers, and what is seen of sizes: one slot, by
     turn where iterations tell sizes or roots apart; else one per size in order of appearance, or
     one with statistical sizes. The laws of sizes, who takes part and the work are to come.
@@ -103,7 +105,7 @@ def fit_sizes(item: Observed, counts: list[int], search: Search, varying: bool) 
     return [_fit_slot(item, part, counts, varying, mixed=False) for part in parts]
 
 
-def numbers_of(item: Observed, counts: list[int], varying: bool) -> list[CountLaw]:
+def numbers_of(item: ObservedRows, counts: list[int], varying: bool) -> list[CountLaw]:
     """Return the laws of the numbers of :func:`fit_sizes`; none where they may be by iteration."""
     if any(_by_turn(item, n) for n in counts if len(item.rows[n].rank)):
         return []
@@ -111,11 +113,11 @@ def numbers_of(item: Observed, counts: list[int], varying: bool) -> list[CountLa
     return [fit_count(item, _times(part, counts), counts, varying)[0] for part in parts]
 
 
-def finished(
-    item: Observed, counts: list[int], varying: bool, sized: Sequence[SizedSlot]
+def finish_slots(
+    item: ObservedRows, counts: list[int], varying: bool, sized: Sequence[SizedSlot]
 ) -> list[Slot]:
     """Return the slots of :func:`fit_sizes` with who takes part and the work."""
-    parts: Sequence[Observed] | None = [item]
+    parts: Sequence[ObservedRows] | None = [item]
     if len(sized) > 1 or sized[0][0].turns is None:
         parts = _by_size(item, counts)
     out = []
@@ -127,7 +129,7 @@ def finished(
     return out
 
 
-def _by_size(item: Observed, counts: list[int]) -> list[Observed] | None:
+def _by_size(item: ObservedRows, counts: list[int]) -> list[ObservedRows] | None:
     """Return the parts of an item, one per size in order of appearance; None if irregular."""
     numbers = _variants(item, [n for n in counts if len(item.rows[n].rank)])
     if numbers is None:
@@ -141,7 +143,7 @@ def _by_size(item: Observed, counts: list[int]) -> list[Observed] | None:
     return parts
 
 
-def _times(item: Observed, counts: list[int]) -> dict[int, np.ndarray]:
+def _times(item: ObservedRows, counts: list[int]) -> dict[int, np.ndarray]:
     """Return how often each rank does it at each stage, (stages, n) per count."""
     out = {}
     for n in counts:
@@ -150,7 +152,7 @@ def _times(item: Observed, counts: list[int]) -> dict[int, np.ndarray]:
     return out
 
 
-def _by_turn(item: Observed, n: int) -> bool:
+def _by_turn(item: ObservedRows, n: int) -> bool:
     """Tell whether the iterations of the cells that are known tell sizes or roots apart at
     ``n``."""
     rows, stage = item.rows[n], item.stage[n]
@@ -162,8 +164,8 @@ def _by_turn(item: Observed, n: int) -> bool:
 
 
 def _fit_slot(
-    item: Observed,
-    part: Observed,
+    item: ObservedRows,
+    part: ObservedRows,
     counts: list[int],
     varying: bool,
     mixed: bool,
@@ -192,7 +194,7 @@ def _fit_slot(
 
 
 def _fit_guards(
-    item: Observed, times: dict[int, np.ndarray], counts: list[int], varying: bool
+    item: ObservedRows, times: dict[int, np.ndarray], counts: list[int], varying: bool
 ) -> tuple[list[Guard], list[Reason]]:
     """Return who takes part (none: no rule) with its rivals, and what there is to say of it."""
     seen = [n for n in counts if times[n].any()]
@@ -233,7 +235,7 @@ def _near(guards: Sequence[Guard]) -> list[Guard]:
     return [g for g in guards if g.bits <= guards[0].bits + RIVAL_BITS]
 
 
-def _known_rows(item: Observed, n: int) -> tuple[dict[str, np.ndarray], Rows, np.ndarray]:
+def _known_rows(item: ObservedRows, n: int) -> tuple[dict[str, np.ndarray], Rows, np.ndarray]:
     """Return the symbols and the rows of the cells that are the item's own, and their stages."""
     rows, stage = item.rows[n], item.stage[n]
     keep = item.sized(n)[stage, rows.rank]
@@ -247,7 +249,7 @@ def _known_rows(item: Observed, n: int) -> tuple[dict[str, np.ndarray], Rows, np
     return env_of(grid, mine.rank, peers, stage, mine.turn, item.relation), mine, stage
 
 
-def _fit_turns(item: Observed, counts: list[int]) -> IterationsLaw | None:
+def _fit_turns(item: ObservedRows, counts: list[int]) -> IterationsLaw | None:
     parts = []
     for n in counts:
         if len(item.rows[n].rank):
@@ -258,7 +260,7 @@ def _fit_turns(item: Observed, counts: list[int]) -> IterationsLaw | None:
 
 
 def _fit_bytes(
-    item: Observed, counts: list[int], mixed: bool
+    item: ObservedRows, counts: list[int], mixed: bool
 ) -> tuple[SizeLaw, int, Observations | None, list[Reason]]:
     """Return the means of the elements of a message, bytes of one, the elements, what is open."""
     parts: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
@@ -313,7 +315,7 @@ def _all_there(env: dict[str, np.ndarray]) -> bool:
     return bool(np.all(np.bincount(which) == cells[0][first]))
 
 
-def _across(item: Observed) -> tuple[int, ...]:
+def _across(item: ObservedRows) -> tuple[int, ...]:
     """Return the dimensions a shift does not move along; empty for all else."""
     rel = item.relation
     if not isinstance(rel, Shift) or len(rel.vec) < 2 or not any(rel.vec):
@@ -322,7 +324,7 @@ def _across(item: Observed) -> tuple[int, ...]:
 
 
 def _fit_root(
-    item: Observed, counts: Sequence[int], turned: bool
+    item: ObservedRows, counts: Sequence[int], turned: bool
 ) -> tuple[RootLaw | None, list[Reason]]:
     """Return the law of the root; turned: it may depend on the iteration."""
     roots = {(int(r), n) for n in counts for r in np.unique(item.rows[n].root)}
@@ -348,7 +350,7 @@ def _fit_root(
 
 
 def _fit_work(
-    item: Observed, counts: Sequence[int]
+    item: ObservedRows, counts: Sequence[int]
 ) -> tuple[WorkLaw, tuple[tuple[int, float], ...]]:
     """Return the law of the work of one occurrence, and its points."""
     points = []
@@ -359,7 +361,7 @@ def _fit_work(
     return find_law(points, "work").fit, tuple(points)
 
 
-def sample_slots(item: Observed, counts: Sequence[int]) -> tuple[Slot, ...]:
+def sample_slots(item: ObservedRows, counts: Sequence[int]) -> tuple[Slot, ...]:
     """Return the slots of an item whose relation is a sample (p3s.model.partners.irregular)."""
     rows = {n: item.rows[n] for n in counts if len(item.rows[n].rank)}
     units = {int(e) for r in rows.values() for e in np.unique(r.elem)}

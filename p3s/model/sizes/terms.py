@@ -291,17 +291,17 @@ def terms_along(seen: Profile, known: Sequence[int] | None = None) -> Terms:
     found: list[Terms] = []
     every = np.ones(len(seen.p), dtype=bool)
     for cuts, start in ((EVEN_CUTS, every), (UNEVEN_CUTS, seen.first_blocks())):
-        tried = _tried(seen, start) if known is None else _known(seen, known)
+        tried = _try_multiples(seen, start) if known is None else _try_known(seen, known)
         for kind in cuts:
             some = tried[:, tried[2] == 0] if kind in WITHOUT_BORDER else tried
             if some.shape[1]:
                 found.append(_that_fit(seen, kind, *some))
     none = np.zeros(0, dtype=np.int64)
     found.append(Terms(none, none, none, none, none, np.zeros((0, len(seen.p)), dtype=np.int64)))
-    return joined(found)
+    return join_terms(found)
 
 
-def joined(some: Sequence[Terms]) -> Terms:
+def join_terms(some: Sequence[Terms]) -> Terms:
     """Return all terms of lists along one axis, each once."""
     names = Terms.__dataclass_fields__
     out = Terms(*(np.concatenate([getattr(t, x) for t in some]) for x in names))
@@ -334,7 +334,7 @@ def _that_fit(
     return Terms(none, none + CUTS.index(kind), borders, extents, ghosts, size)
 
 
-def _known(seen: Profile, known: Sequence[int]) -> np.ndarray:
+def _try_known(seen: Profile, known: Sequence[int]) -> np.ndarray:
     """Return (extents, ghost widths, numbers of borders) to try for extents of the program."""
     least = 8 * int(seen.p.min())
     some = [e for e in known if e >= least]
@@ -342,7 +342,7 @@ def _known(seen: Profile, known: Sequence[int]) -> np.ndarray:
     return np.stack([g.ravel() for g in grid])
 
 
-def _tried(seen: Profile, start: np.ndarray) -> np.ndarray:
+def _try_multiples(seen: Profile, start: np.ndarray) -> np.ndarray:
     """Return (extents, ghost widths, numbers of borders) that may give the sizes of a part."""
     best: tuple[int, int] | None = None
     for k, some in enumerate(seen.multiples):

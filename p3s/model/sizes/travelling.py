@@ -113,7 +113,7 @@ def travelling(
         found = search.hypotheses(known, price)
         ways = [c for i in used for c in every[i].coordinates(obs.ndims)] if moving(obs) else []
         for _, h in found:
-            yield from _arranged(h, ways, obs.ndims)
+            yield from _arrange_cells(h, ways, obs.ndims)
         if found:
             return
 
@@ -132,7 +132,7 @@ def _sets(obs: Observations, every: Sequence[Direction]) -> Iterator[tuple[int, 
             yield i, j
 
 
-def _arranged(h: Product, ways: Sequence[Coordinate], ndims: int) -> Iterator[Product]:
+def _arrange_cells(h: Product, ways: Sequence[Coordinate], ndims: int) -> Iterator[Product]:
     """Yield a product with the arrangements of cells that it may belong to, if there are any."""
     at = [ways[t.axis] for t in h.terms] if ways else []
     if len(at) != 2 or not all(slope for slope, _, _ in at):

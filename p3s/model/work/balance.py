@@ -121,7 +121,7 @@ def fit_profile(points: Sequence[Spent]) -> Profile:
     even = _rms(np.ones_like(true), true)
     found = [*_of_segments(points), *_held_out(points, even), Profile("even", even)]
     best = min(found, key=lambda f: _bits(f, len(true)))
-    return _drawn(points, even) or best if best.kind == "even" else best
+    return _fit_distribution(points, even) or best if best.kind == "even" else best
 
 
 def _bits(profile: Profile, ranks: int) -> float:
@@ -149,7 +149,7 @@ def _held_out(points: Sequence[Spent], even: float) -> Iterator[Profile]:
     It is that of the ranks which smaller counts tell of, where all ranks alike have ``even``.
     """
     last, true = points[-1], points[-1].ratio
-    for make in (_faces, _position, _own) if len(points) > 2 and even else ():
+    for make in (_faces, _position, _average_ratios) if len(points) > 2 and even else ():
         if (told := make(points[:-1])) is None or (whole := make(points)) is None:
             continue
         said = ratios(told, np.ones_like(true), last.grid, np.flatnonzero(last.there))
@@ -158,7 +158,7 @@ def _held_out(points: Sequence[Spent], even: float) -> Iterator[Profile]:
         yield replace(whole, error=even * _rms(said[seen], true[seen]) / alike)
 
 
-def _drawn(points: Sequence[Spent], error: float) -> Profile | None:
+def _fit_distribution(points: Sequence[Spent], error: float) -> Profile | None:
     """Return the distribution of ranks that differ without a rule.
 
     None where they don't, or where smaller counts do not tell how far the busiest is above the
@@ -177,12 +177,13 @@ def _drawn(points: Sequence[Spent], error: float) -> Profile | None:
 def undrawn(model: Model) -> Model:
     """Return the model with even ranks where these are drawn."""
     phases = tuple(
-        replace(p, work=replace(p.work, profile=EVEN)) if drawn(p) else p for p in model.phases
+        replace(p, work=replace(p.work, profile=EVEN)) if has_distribution(p) else p
+        for p in model.phases
     )
     return replace(model, phases=phases)
 
 
-def drawn(phase: Phase) -> bool:
+def has_distribution(phase: Phase) -> bool:
     """Tell whether the model draws how much more or less the ranks of a phase do."""
     return phase.work.profile is not None and phase.work.profile.kind == "drawn"
 
@@ -266,7 +267,7 @@ def _position(points: Sequence[Spent]) -> Profile | None:
     return Profile("position", 0.0, along=marginals(last.grid, last.ratio))
 
 
-def _own(points: Sequence[Spent]) -> Profile | None:
+def _average_ratios(points: Sequence[Spent]) -> Profile | None:
     """Return the ratio of each rank to the mean at the largest count, on average over counts."""
     if not all(p.there.all() for p in points):
         return None

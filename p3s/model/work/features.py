@@ -54,7 +54,7 @@ def blocks_of(sizes: Iterable[Expr], ndims: int) -> dict[str, list[Expr]]:
     used: dict[str, dict[str, tuple[int, Expr]]] = {}
     for size in sizes:
         for found in _blocks(size):
-            block = _own(found, ndims)
+            block = _take_own_block(found, ndims)
             if block is not None:
                 per = used.setdefault(block[3][1], {})
                 key = repr(block)
@@ -73,7 +73,7 @@ def _blocks(expr: Any) -> Iterator[Expr]:
             yield from _blocks(part)
 
 
-def _own(block: Expr, ndims: int) -> Expr | None:
+def _take_own_block(block: Expr, ndims: int) -> Expr | None:
     """Return a block at the own coordinate, None where it is no plain block of the grid."""
     _, kind, extent, parts, at = block
     if extent[0] != "num" or parts[0] != "sym":

@@ -13,7 +13,7 @@ from p3s.laws.exact import evaluate_int
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.at import LAYOUTS, GridAt, Guard
 from p3s.model.grid.atoms import First, Last
-from p3s.model.grid.grids import Listed
+from p3s.model.grid.grids import ListedGrid
 from p3s.model.work_types import Case, Occurs, WorkPlace
 from p3s.signature.tables import PointTable
 
@@ -70,7 +70,7 @@ def alike(grid: GridAt, traced: Sequence[GridAt]) -> Alike:
     if grid.layout not in LAYOUTS and not grid.layout.isdigit():
         return same
     n = math.prod(dims)
-    longer = Listed(len(dims), layout=grid.layout, listed=((n, dims),)).at(n)
+    longer = ListedGrid(len(dims), layout=grid.layout, listed=((n, dims),)).at(n)
     assert longer is not None
     whole = grid.whole or grid
     return Alike(longer, longer.rank_at(whole.coords))

@@ -75,7 +75,7 @@ def phase_law(grids: Sequence[Mapping[str, int]], p: PhasePoints) -> MeanLaw | N
     return replace(each, each=True) if better or p.each else whole
 
 
-def told(law: MeanLaw | None, grid: Mapping[str, int], iterations: float) -> float:
+def evaluate_work(law: MeanLaw | None, grid: Mapping[str, int], iterations: float) -> float:
     """Return the mean work over the run by the law of a phase."""
     if law is None:
         return 0.0
@@ -96,14 +96,16 @@ def fit_level(grids: Sequence[Mapping[str, int]], points: Sequence[PhasePoints])
     held = [
         replace(p, means=p.means[:-1], weights=p.weights[:-1], shares=p.shares[:-1]) for p in points
     ]
-    found: dict[Level, np.ndarray] = {"phases": _told(grids[:-1], held, grids[-1], points, -1)}
+    found: dict[Level, np.ndarray] = {
+        "phases": _evaluate_phases(grids[:-1], held, grids[-1], points, -1)
+    }
     whole = fit_mean(grids[:-1], every[:-1].tolist())
     if whole is not None and found["phases"].any():
         found["total"] = _brought(found["phases"], mean_at(whole, grids[-1]))
     if all(p.held is not None for p in points):
         found["segments"] = np.array([(p.held or 0.0) * p.shares[-1] for p in points])
     errors: dict[Level, float] = {name: _error(values, true) for name, values in found.items()}
-    there = [_told(grids, points, g, points, i) for i, g in enumerate(grids)]
+    there = [_evaluate_phases(grids, points, g, points, i) for i, g in enumerate(grids)]
     fitted: dict[Level, Sequence[np.ndarray]] = {
         "phases": there,
         "total": [_brought(v, mean_at(total, g)) for v, g in zip(there, grids, strict=True)],
@@ -132,7 +134,7 @@ def without_total(level: WorkLevel) -> WorkLevel:
     return replace(level, weights={name: w / sum(rest.values()) for name, w in rest.items()})
 
 
-def _told(
+def _evaluate_phases(
     grids: Sequence[Mapping[str, int]],
     fitted: Sequence[PhasePoints],
     at: Mapping[str, int],
@@ -142,7 +144,7 @@ def _told(
     """Return the work of phases over the run, mean over all ranks, at count number i of points."""
     return np.array(
         [
-            told(phase_law(grids, f), at, p.weights[i]) * p.shares[i]
+            evaluate_work(phase_law(grids, f), at, p.weights[i]) * p.shares[i]
             for f, p in zip(fitted, points, strict=True)
         ]
     )
@@ -171,7 +173,8 @@ def means_at(model: Model, grid: GridAt, said: np.ndarray) -> dict[int, Amount]:
     at = scalars(grid)
     laws = {k: law for k, p in enumerate(model.phases) if said[k] > 0 and (law := p.work.mean)}
     phases = {
-        k: told(law, at, float(phase_weight(model.phases[k], grid))) for k, law in laws.items()
+        k: evaluate_work(law, at, float(phase_weight(model.phases[k], grid)))
+        for k, law in laws.items()
     }
     every = sum(phases[k] * model.phases[k].work.share for k in laws)
     whole = mean_at(level.total, at) / every if level.total is not None and every > 0 else 1.0

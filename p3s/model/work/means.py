@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from p3s.laws.expr import Expr, evaluate
-from p3s.laws.sums import columns, near, ranked, shapes
+from p3s.laws.sums import columns, near, search_sums, shapes
 from p3s.model.work_types import MeanLaw
 
 
@@ -61,7 +61,7 @@ def _laws(
     y = np.array(values)
     terms = shapes(len(grids[0]) - 1, logs)
     x = columns([dict(g) for g in grids], [term for term, _ in terms])
-    found = near(ranked(x, y, np.arange(len(y)), [bits for _, bits in terms]))
+    found = near(search_sums(x, y, np.arange(len(y)), [bits for _, bits in terms]))
     return tuple(
         (weight, tuple((c, terms[i][0]) for i, c in zip(s.which, s.coef, strict=True)))
         for weight, s in found

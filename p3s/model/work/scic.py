@@ -110,10 +110,10 @@ def instruction_table(model: Model, counts: Iterable[int] = ()) -> InstructionTa
     At a traced count the groups are those that were measured. Phases without work are left out.
     Raises P3SError for a count that the program's process grid does not admit.
     """
-    rows = [row for phase in model.phases for row in _measured(phase)]
+    rows = [row for phase in model.phases for row in _list_measured(phase)]
     traced = {(r.phase, r.n) for r in rows}
     for n in sorted({*model.counts, *counts}):
-        rows += _predicted(model, n, traced)
+        rows += _predict_rows(model, n, traced)
     worth = {r.phase for r in rows if r.total > 0}
     order = sorted(
         (r for r in rows if r.phase in worth), key=lambda r: (r.phase, r.group, not r.measured, r.n)
@@ -136,7 +136,7 @@ def larger_counts(model: Model) -> list[int]:
     return fits
 
 
-def _measured(phase: Phase) -> Iterator[Row]:
+def _list_measured(phase: Phase) -> Iterator[Row]:
     weights = {n: float(w) for n, w in phase.weight_points}
     for n, groups in phase.work.measured.items():
         weight = weights.get(int(n)) or 1.0
@@ -158,7 +158,7 @@ def _measured(phase: Phase) -> Iterator[Row]:
             )
 
 
-def _predicted(model: Model, n: int, traced: Container[tuple[int, int]]) -> Iterator[Row]:
+def _predict_rows(model: Model, n: int, traced: Container[tuple[int, int]]) -> Iterator[Row]:
     from p3s.model.evaluate import generate, phase_weight
     from p3s.model.work.workload import rank_work
 

@@ -20,7 +20,7 @@ import numpy as np
 from p3s.laws.counts import WorkLaw
 from p3s.laws.lawfinder import find_law
 from p3s.laws.statistics import SAME_WITHIN
-from p3s.laws.sums import GROWING, Sum, near, ranked
+from p3s.laws.sums import GROWING, Sum, near, search_sums
 from p3s.model.grid.at import GridAt
 from p3s.model.partners.stencil import partners
 from p3s.model.sizes.observed import env_of
@@ -309,7 +309,7 @@ def samples_at(
     return Samples(run.grid.n, ranks, features, work[ranks] / count[ranks])
 
 
-def thinned(s: Samples, most: int = _RANKS) -> Samples:
+def thin_samples(s: Samples, most: int = _RANKS) -> Samples:
     """Return the samples of some ranks evenly over all."""
     if len(s.ranks) <= most:
         return s
@@ -324,14 +324,14 @@ def fitted(
 
     like: those of similar code; whole: of the program, which what was seen at one count goes with.
     """
-    some = [thinned(s) for s in seen]
+    some = [thin_samples(s) for s in seen]
     x = np.concatenate([s.features for s in some])
     y = np.concatenate([s.work for s in some])
     n = np.concatenate([np.full(len(s.ranks), s.n) for s in some])
     if len(seen) == 1 and y.any():
         return [_alike(x, y, like) or _as_whole(float(y.mean()), seen[0].n, basis, whole)]
     nest = [i for i, f in enumerate(basis) if f.nest]
-    found = near(ranked(x, y, n, _bits(basis, x, n), nest, [law.which for law in like]))
+    found = near(search_sums(x, y, n, _bits(basis, x, n), nest, [law.which for law in like]))
     return [law for _, law in found]
 
 

@@ -63,10 +63,10 @@ class RankWork:
 
     def per_phase(self) -> np.ndarray:
         """Return work per (phase, rank)."""
-        return summed(self.carried(self.work), self.phases, len(self.half_width))
+        return sum_by_phase(self.carried(self.work), self.phases, len(self.half_width))
 
 
-def summed(values: np.ndarray, phases: np.ndarray, number: int) -> np.ndarray:
+def sum_by_phase(values: np.ndarray, phases: np.ndarray, number: int) -> np.ndarray:
     """Return values per (place, rank) summed to (phase, rank); phases: of each place."""
     out = np.zeros((number, values.shape[1]))
     np.add.at(out, phases, values)
@@ -81,7 +81,7 @@ def rank_work(
     rows: columns rank, item, nbytes, repeat of a scaled trace; widths: half widths are asked for;
     means: of :class:`RankWork`, where these are not all ranks.
     """
-    return _levelled(model, grid, of_segments(model, grid, rows, widths), means)
+    return _level_work(model, grid, of_segments(model, grid, rows, widths), means)
 
 
 def of_segments(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> RankWork:
@@ -103,7 +103,7 @@ def of_segments(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> 
     )
     values = _Values(env_of(grid, ranks), grid)
     before = [[number.get(a, -1) if a is not None else -1 for a in p.before] for p in places]
-    unruled = _unruled(model, places)
+    unruled = _find_unruled(model, places)
     traced = [g for n in model.counts if (g := model.grid.family.at(n)) is not None]
     like = alike(grid, traced)
     flows = flows_of(
@@ -124,14 +124,14 @@ def of_segments(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> 
         places,
         phases,
         work,
-        np.sqrt(summed(half**2, phases, len(model.phases))),
+        np.sqrt(sum_by_phase(half**2, phases, len(model.phases))),
         flows.into,
         unruled,
         np.zeros(len(model.phases)),
     )
 
 
-def _levelled(model: Model, grid: GridAt, found: RankWork, means: np.ndarray | None) -> RankWork:
+def _level_work(model: Model, grid: GridAt, found: RankWork, means: np.ndarray | None) -> RankWork:
     """Return the work brought to the mean of each phase, ranks to its profile.
 
     What segments' laws say of a rank is left as the shares of its places.
@@ -180,7 +180,7 @@ def _usual(
     return np.asarray(out * np.array([weight[k] for k in phases.tolist()], dtype=float)[:, None])
 
 
-def _unruled(model: Model, places: Sequence[WorkPlace]) -> np.ndarray:
+def _find_unruled(model: Model, places: Sequence[WorkPlace]) -> np.ndarray:
     """Return which places have calls that no rule says the ranks of."""
     open_ = {(it.site, it.op) for it in model.items if any(slot.guard is None for slot in it.slots)}
     return np.array([p.place in open_ for p in places], dtype=bool)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.progress import Progress
-from p3s.base.text import joined, processes
+from p3s.base.text import join_words, processes
 from p3s.signature_runner.traced_run import TracedRun
 
 if TYPE_CHECKING:
     from p3s.model.grid.admissible import ExtentsAt
     from p3s.model.grid.stated import Extents
-    from p3s.model.stage import Known
+    from p3s.model.stage import ProgramFacts
 
 #: Batches of counts without one that runs, after which the program is not asked again.
 _IN_VAIN = 2
@@ -23,7 +23,7 @@ _TRIED = 16
 
 
 @dataclass(frozen=True)
-class Asked:
+class CountRequest:
     """Process counts that were asked for: these, or good ones up to ``top``."""
 
     counts: tuple[int, ...] = ()
@@ -38,7 +38,7 @@ class Grids:
     extents: ExtentsAt
 
 
-def grids_of(known: Known, words: Sequence[str], given: Mapping[int, Extents]) -> Grids:
+def grids_of(known: ProgramFacts, words: Sequence[str], given: Mapping[int, Extents]) -> Grids:
     """Return the grids of a program: as its arguments or the user say, else usual ones."""
     from p3s.base.extents import dims_balanced, extents_at, extents_in
     from p3s.model.grid.admissible import USUAL
@@ -49,7 +49,9 @@ def grids_of(known: Known, words: Sequence[str], given: Mapping[int, Extents]) -
     return Grids((known.stated.ndims,) if known.stated.ndims else USUAL, dims_balanced)
 
 
-def chosen(asked: Asked, known: Known, grids: Grids, bar: Progress) -> list[int]:
+def choose_counts(
+    asked: CountRequest, known: ProgramFacts, grids: Grids, bar: Progress
+) -> list[int]:
     """Return the counts to trace first."""
     from p3s.model.grid.admissible import choose
 
@@ -57,15 +59,17 @@ def chosen(asked: Asked, known: Known, grids: Grids, bar: Progress) -> list[int]
         return list(asked.counts)
     found = choose(asked.top, known.counts, known.failed, grids.dims, grids.extents)
     are = "are" if len(known.counts) > 1 else "is"
-    there = f"{joined(known.counts)} {are} there, " if known.counts else ""
+    there = f"{join_words(known.counts)} {are} there, " if known.counts else ""
     bar.say(
         f"-n ..{asked.top}: {there}"
-        + (_traced(found) if found else "no other count would tell more")
+        + (_name_traced(found) if found else "no other count would tell more")
     )
     return found
 
 
-def warn(asked: Asked, counts: Sequence[int], known: Known, grids: Grids, bar: Progress) -> None:
+def warn(
+    asked: CountRequest, counts: Sequence[int], known: ProgramFacts, grids: Grids, bar: Progress
+) -> None:
     """Say what counts that the user chose for a study without a model will not show of a grid."""
     from p3s.model.grid.admissible import left_open
 
@@ -77,13 +81,13 @@ def warn(asked: Asked, counts: Sequence[int], known: Known, grids: Grids, bar: P
 
 
 def trace_asked(
-    asked: Asked,
+    asked: CountRequest,
     first: Sequence[int],
-    known: Callable[[], Known],
+    known: Callable[[], ProgramFacts],
     grids: Grids,
-    trace: Callable[[Sequence[int]], Traced],
+    trace: Callable[[Sequence[int]], TraceResult],
     bar: Progress,
-) -> Traced:
+) -> TraceResult:
     """Trace the first counts; up to a maximum, others in place of those the program refuses.
 
     known: what the study knows when it is called. Where the program fails alike at two that have
@@ -107,9 +111,9 @@ def trace_asked(
         more = choose(asked.top, now.counts, failed, grids.dims, grids.extents)
         if not more:
             break
-        codes = joined(sorted({*gone.values()}))
+        codes = join_words(sorted({*gone.values()}))
         text = f"the program refuses {processes(gone)} (exit code {codes})"
-        bar.say(f"{text}: {_traced(more)} instead")
+        bar.say(f"{text}: {_name_traced(more)} instead")
         last = trace(more)
         idle = 0 if last.counts else idle + 1
         refused += [row.np for row in last.failed if row.refused]
@@ -118,8 +122,8 @@ def trace_asked(
     return done
 
 
-def _traced(counts: Sequence[int]) -> str:
-    return f"{joined(counts)} {'are' if len(counts) > 1 else 'is'} traced"
+def _name_traced(counts: Sequence[int]) -> str:
+    return f"{join_words(counts)} {'are' if len(counts) > 1 else 'is'} traced"
 
 
 #: Is in the plain data of a record also where it is empty.
@@ -159,27 +163,27 @@ class TracedCount:
 
 
 @dataclass
-class Traced:
+class TraceResult:
     """What tracing did: finished counts, and why others are missing."""
 
     counts: list[TracedCount] = field(default_factory=list, metadata=ALWAYS)
     failed: list[Failure] = field(default_factory=list, metadata=ALWAYS)
     problems: list[str] = field(default_factory=list, metadata=ALWAYS)
 
-    def add(self, other: Traced) -> None:
+    def add(self, other: TraceResult) -> None:
         """Add what tracing other counts did."""
         self.counts += other.counts
         self.failed += other.failed
         self.problems += other.problems
 
-    def merge(self, repeats: Traced) -> None:
+    def merge(self, repeats: TraceResult) -> None:
         """Add further runs of the same counts: a count has all of its runs."""
         again = {each.np: each for each in repeats.counts}
         for at, each in enumerate(self.counts):
             if more := again.get(each.np):
                 runs, timed = each.runs + more.runs, each.timed + more.timed
                 self.counts[at] = replace(more, runs=runs, timed=timed)
-        self.add(Traced([], repeats.failed, repeats.problems))
+        self.add(TraceResult([], repeats.failed, repeats.problems))
 
 
 def alike(failed: Sequence[Failure]) -> list[tuple[list[int], str]]:

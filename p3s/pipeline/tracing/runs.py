@@ -8,23 +8,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from p3s.base.errors import P3SError, RunFailed, UsageError
+from p3s.base.errors import P3SError, RunFailure, UsageError
 from p3s.base.progress import Progress
 from p3s.base.records import keep_failed_run
 from p3s.base.settings import traces_of
 from p3s.base.staging import discard
 from p3s.base.study import Study
-from p3s.base.text import joined, one_line, processes, quoted
+from p3s.base.text import join_words, one_line, processes, quote_word
 from p3s.capture.recording_plan import TIME, WORK, Enough
 from p3s.pipeline.commands import Commands
 from p3s.pipeline.records import known_of
-from p3s.pipeline.tracing.counts import Asked, Failure, Traced, TracedCount
+from p3s.pipeline.tracing.counts import CountRequest, Failure, TracedCount, TraceResult
 from p3s.signature.ended import MIN_TO_FIT
 from p3s.signature.tables import PointTable
 from p3s.signature_runner.output import program_said
 from p3s.signature_runner.recording import Recording
 from p3s.signature_runner.standard_input import NONE, StandardInput
-from p3s.signature_runner.traced_run import Launch, TracedRun, refused, trace_once
+from p3s.signature_runner.traced_run import Launch, TracedRun, did_no_work, trace_once
 from p3s.signature_runner.work_unit import as_earlier, check_unit, only_timed, settle
 
 
@@ -44,7 +44,7 @@ class TraceRequest:
 
     root: Path
     command: tuple[str, ...]
-    asked: Asked
+    asked: CountRequest
     repeats: int = 1
     timeout_s: float = 3600.0
     recording: Recording = Recording()
@@ -67,7 +67,7 @@ def trace_counts(
     *,
     made: bool = False,
     kept: bool = True,
-) -> Traced:
+) -> TraceResult:
     """Trace and characterize each count; a count that fails does not stop the others.
 
     ``made`` tells that the study is new: it is removed when not even its first run leaves
@@ -102,7 +102,7 @@ def trace_counts(
         while again and (plans := _repeats(study, plans, done, repeats, bar)):
             try:
                 done.merge(_trace_counts(study, launch, plans, bar, kept))
-            except RunFailed as err:
+            except RunFailure as err:
                 done.failed.append(Failure(next(iter(plans)), None, err.code, str(err)))
                 break
         if kept:
@@ -113,11 +113,11 @@ def trace_counts(
         return done
     except BaseException as err:
         if made:  # all that a program without MPI printed is in what is said, or named there
-            study.remove_if_empty(untraced=isinstance(err, RunFailed) and not err.left)
+            study.remove_if_empty(untraced=isinstance(err, RunFailure) and not err.left)
         raise
 
 
-def _take_out_refusals(study: Study, done: Traced) -> None:
+def _take_out_refusals(study: Study, done: TraceResult) -> None:
     """Turn counts at which the program gave up with exit code 0 into counts that failed.
 
     It then calls MPI in no loop, at none of the places that it repeats at the other counts, and
@@ -140,7 +140,7 @@ def _take_out_refusals(study: Study, done: Traced) -> None:
             file.unlink()
         text = (
             f"np={row.np}: the program gave up with exit code 0: it makes none of the calls that"
-            f" it repeats at {joined(loops)}; it said last: {one_line(said.text)}"
+            f" it repeats at {join_words(loops)}; it said last: {one_line(said.text)}"
             f" ({where / said.file})"
         )
         done.counts.remove(row)
@@ -207,7 +207,13 @@ def _plan(
     """Return the runs at one count; native ones come first: they fail sooner than counted ones."""
     counted, native = recording.work == "instructions", replace(recording, work="cpu")
     natives = [
-        _Step(f"np={np} native run{_of(rep, repeats)}", rep, study.timed_dir(np, rep), native, True)
+        _Step(
+            f"np={np} native run{_format_repeat(rep, repeats)}",
+            rep,
+            study.timed_dir(np, rep),
+            native,
+            True,
+        )
         for rep in range(repeats)
         if timed or (counted and request.times)
     ]
@@ -218,13 +224,13 @@ def _plan(
         return [*natives, _Step(name, 0, study.runs_dir(np), recording)]
     name = f"np={np}" + " run" * (repeats > 1)
     return [
-        _Step(f"{name}{_of(rep, repeats)}", rep, study.runs_dir(np, rep), recording)
+        _Step(f"{name}{_format_repeat(rep, repeats)}", rep, study.runs_dir(np, rep), recording)
         for rep in range(repeats)
     ]
 
 
 def _repeats(
-    study: Study, plans: dict[int, list[_Step]], done: Traced, wanted: int, bar: Progress
+    study: Study, plans: dict[int, list[_Step]], done: TraceResult, wanted: int, bar: Progress
 ) -> dict[int, list[_Step]]:
     """Return one more run of each count that lacks undisturbed ones; say why it is made."""
     from p3s.signature.times import MOST_RUNS, load_times, needs_repeat
@@ -245,7 +251,7 @@ def _repeats(
     return again
 
 
-def _propose_quiet(study: Study, done: Traced, bar: Progress) -> None:
+def _propose_quiet(study: Study, done: TraceResult, bar: Progress) -> None:
     """Say the command for counts of which all runs were disturbed."""
     from p3s.signature.times import MOST_RUNS, lacks_quiet_runs, load_times
 
@@ -255,17 +261,17 @@ def _propose_quiet(study: Study, done: Traced, bar: Progress) -> None:
         bar.say(f"note: on quiet cores, trace {processes(counts)} again: {command}")
 
 
-def _of(rep: int, repeats: int) -> str:
+def _format_repeat(rep: int, repeats: int) -> str:
     return f" {rep + 1}/{repeats}" if repeats > 1 else ""
 
 
 def _trace_counts(
     study: Study, launch: Launch, plans: Mapping[int, list[_Step]], bar: Progress, kept: bool
-) -> Traced:
+) -> TraceResult:
     from p3s.signature.signature import characterize
     from p3s.signature.times import as_json, load_times, notes
 
-    done = Traced()
+    done = TraceResult()
     for at, (np, steps) in enumerate(plans.items()):
         runs: list[TracedRun] = []
         timed: list[TracedRun] = []
@@ -274,13 +280,13 @@ def _trace_counts(
             bar.start(f"{step.label}: running")
             try:
                 run = trace_once(traces_of(study), launch, np, step.target, step.recording, bar)
-            except RunFailed as err:
+            except RunFailure as err:
                 first = not (done.counts or runs or timed)
                 if first and not err.code and err.status == "failed":
                     raise  # not the program but the set-up is at fault: no count will do better
                 text = (str(err) if kept else err.reason).removeprefix(f"np={np}: ")
                 text = f"np={np}: {'native run: ' if step.native else ''}{text}"
-                early = refused(err.code, step.target)
+                early = did_no_work(err.code, step.target)
                 done.failed.append(Failure(np, step.rep, err.code, text, early))
                 bar.done(f"{step.label}: failed")
                 lost = step.native
@@ -331,7 +337,7 @@ def _trace_counts(
     if unused:
         bar.say(
             f"note: runs at {processes(unused)} are still left out of the model; taken back with "
-            f"p3s model {quoted(study.root)} --with {','.join(map(str, unused))}"
+            f"p3s model {quote_word(study.root)} --with {','.join(map(str, unused))}"
         )
     return done
 

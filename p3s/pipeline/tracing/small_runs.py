@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from p3s.base.errors import P3SError, RunFailed, UsageError
+from p3s.base.errors import P3SError, RunFailure, UsageError
 from p3s.base.host.cores import cores
 from p3s.base.progress import Progress
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
-from p3s.costs.small_runs.places import Same
+from p3s.costs.small_runs.places import SiteMap
 from p3s.costs.small_runs.summary import FarFile, FarWorkload
 from p3s.costs.small_runs.walk import Reference, counts_upward, stop
 from p3s.model.holdout import build_model
@@ -22,12 +22,12 @@ from p3s.pipeline.costing import (
     own_runs,
     runs_of,
     save,
-    staged,
+    stage_study,
     write_far,
 )
 from p3s.pipeline.records import keep_dims, known_of, model_of
 from p3s.pipeline.stages import is_missing
-from p3s.pipeline.tracing.counts import Asked, Failure, Traced, reasons
+from p3s.pipeline.tracing.counts import CountRequest, Failure, TraceResult, reasons
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature_runner.work_unit import in_unit_of
 
@@ -38,7 +38,7 @@ class SmallRuns:
 
     study: Study
     name: str
-    done: Traced
+    done: TraceResult
     matched: FarFile
 
     @property
@@ -77,9 +77,13 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
     name = name_for(study, words)
     bar.say(f"recording into {study.far_dir(name)}")
     bar.expect(len(wanted) * repeats)
-    with staged(study, name, words) as new:
+    with stage_study(study, name, words) as new:
         here = replace(
-            request, root=new.root, asked=Asked(tuple(wanted)), repeats=repeats, recording=recording
+            request,
+            root=new.root,
+            asked=CountRequest(tuple(wanted)),
+            repeats=repeats,
+            recording=recording,
         )
         done, same = _record(study, new, reference, here, not counts, bar)
         if not done.counts:
@@ -123,20 +127,20 @@ def _record(
     request: TraceRequest,
     walking: bool,
     bar: Progress,
-) -> tuple[Traced, dict[int, Same]]:
+) -> tuple[TraceResult, dict[int, SiteMap]]:
     """Run the counts one by one, each checked at once: a wrong workload is not run at all.
 
     Returned are what was traced, and which call sites are which by count.
     """
-    done = Traced()
-    same: dict[int, Same] = {}
+    done = TraceResult()
+    same: dict[int, SiteMap] = {}
     for np in request.asked.counts:
         try:
             one = trace_counts(new, request, [np], bar, kept=False)
-        except RunFailed as err:  # it was not even started
+        except RunFailure as err:  # it was not even started
             if not done.counts:  # no other count will do better
                 raise P3SError(err.reason) from err
-            one = Traced(failed=[Failure(np, None, err.code, err.reason)])
+            one = TraceResult(failed=[Failure(np, None, err.code, err.reason)])
         done.add(one)
         if not one.counts:
             continue

@@ -21,10 +21,10 @@ from p3s.pipeline.commands import Commands, counts_to_add
 from p3s.pipeline.records import keep_dims, known_of, model_of
 from p3s.pipeline.stages import ensure_model
 from p3s.pipeline.tracing.counts import (
-    Asked,
-    Traced,
+    CountRequest,
     TracedCount,
-    chosen,
+    TraceResult,
+    choose_counts,
     grids_of,
     reasons,
     trace_asked,
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from p3s.pipeline.validating import Validation
 
 
-def default_study(words: Sequence[str], asked: Asked) -> Path:
+def default_study(words: Sequence[str], asked: CountRequest) -> Path:
     """Return the study directory when the user names none: p3s-PROGRAM."""
     program = program_of(list(words), max(asked.counts, default=asked.top))
     safe = "".join(c if c.isalnum() or c in "._-" else "-" for c in program).lstrip(".-")
     return Path(f"p3s-{safe or 'study'}")
 
 
-def trace(request: TraceRequest, progress: Progress) -> Traced:
+def trace(request: TraceRequest, progress: Progress) -> TraceResult:
     """Trace what is asked for; counts up to a maximum are chosen, and refused ones replaced.
 
     Raises UsageError where the study would not be one, before anything is run, and P3SError where
@@ -60,7 +60,7 @@ def trace(request: TraceRequest, progress: Progress) -> Traced:
     refuse_parameters(request.root)
     known = known_of(existing)
     grids = grids_of(known, words, request.extents)
-    counts = list(settled) if settled is not None else chosen(asked, known, grids, progress)
+    counts = list(settled) if settled is not None else choose_counts(asked, known, grids, progress)
     if not request.part:
         check_counts(existing, counts)
     check_dims(known, request.extents, counts)
@@ -72,13 +72,13 @@ def trace(request: TraceRequest, progress: Progress) -> Traced:
             warn(asked, counts, known, grids, progress)
         progress.say(f"tracing into {study.root}")
     if not counts:
-        return Traced()
+        return TraceResult()
 
     some = partial(trace_counts, study, request, bar=progress, made=made)
     return trace_asked(asked, counts, partial(known_of, study), grids, some, progress)
 
 
-def traced(
+def trace_command(
     root: Path,
     command: Sequence[str] | str,
     counts: Sequence[int],
@@ -95,7 +95,9 @@ def traced(
     if stdin is not None:
         settings["stdin"] = lambda: of_file(str(stdin))
     words = shlex.split(command) if isinstance(command, str) else command
-    done = trace(TraceRequest(root, tuple(words), Asked(tuple(counts)), **settings), progress)
+    done = trace(
+        TraceRequest(root, tuple(words), CountRequest(tuple(counts)), **settings), progress
+    )
     study = Study.open(root)
     if lack := lacking(study, done, part=settings.get("part", False)):
         raise P3SError(lack)
@@ -104,16 +106,18 @@ def traced(
     return study
 
 
-def missing_counts(request: TraceRequest, asked: Asked | None, bar: Progress) -> TraceRequest:
+def missing_counts(
+    request: TraceRequest, asked: CountRequest | None, bar: Progress
+) -> TraceRequest:
     """Return what is traced before a prediction: the counts that the study lacks.
 
     ``asked``: at which counts; None: at the request's, where the study has too few for a model.
     """
     known = known_of(Study.find(request.root))
     have = set(known.counts)
-    wanted = asked or (Asked() if len(have) >= MIN_COUNTS else request.asked)
+    wanted = asked or (CountRequest() if len(have) >= MIN_COUNTS else request.asked)
     grids = grids_of(known, list(request.command), request.extents)
-    missing = tuple(np for np in chosen(wanted, known, grids, bar) if np not in have)
+    missing = tuple(np for np in choose_counts(wanted, known, grids, bar) if np not in have)
     check_dims(known, request.extents, missing)
     if asked is not None and missing:
         warn(wanted, missing, known, grids, bar)
@@ -135,13 +139,13 @@ def trace_missing(request: TraceRequest, bar: Progress) -> bool:
     return bool(done.failed)
 
 
-def left_over(study: Study, done: Traced) -> str:
+def left_over(study: Study, done: TraceResult) -> str:
     """Return why counts failed and which there are."""
     kept = ", ".join(map(str, study.signature_counts())) or "none"
     return f"{reasons(done.failed)}; kept: {kept}"
 
 
-def lacking(study: Study, done: Traced, *, part: bool = False) -> str:
+def lacking(study: Study, done: TraceResult, *, part: bool = False) -> str:
     """Return why a study has too few counts after they were traced; "" where it has enough."""
     have = study.signature_counts()
     if len(have) >= MIN_COUNTS or (part and have):
@@ -211,7 +215,7 @@ def command_of(study: Study, given: list[str], force: bool) -> list[str]:
     return words
 
 
-def compared(
+def compare_with_run(
     study: Study, n: int, launch: Launch | None, there: Path | None, bar: Progress
 ) -> Validation:
     """Compare the model with a run at ``n``, made now by ``launch`` or there already.

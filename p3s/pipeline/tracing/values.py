@@ -17,7 +17,7 @@ from p3s.base.settings import (
     MOST_SETTINGS,
     THREADS,
     check_command,
-    filled,
+    fill_parameters,
     parameters,
     parse_params,
     setting_name,
@@ -28,10 +28,18 @@ from p3s.base.settings import (
 )
 from p3s.base.study import Study
 from p3s.base.text import differing
-from p3s.model.stage import Known
-from p3s.pipeline.parameters import Named
+from p3s.model.stage import ProgramFacts
+from p3s.pipeline.parameters import NamedProgress
 from p3s.pipeline.records import keep_dims, known_of
-from p3s.pipeline.tracing.counts import Asked, Traced, chosen, grids_of, reasons, trace_asked, warn
+from p3s.pipeline.tracing.counts import (
+    CountRequest,
+    TraceResult,
+    choose_counts,
+    grids_of,
+    reasons,
+    trace_asked,
+    warn,
+)
 from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature_runner.traced_run import check_template, program_of
 
@@ -42,7 +50,7 @@ class TracedValue:
 
     name: str
     root: Path
-    done: Traced
+    done: TraceResult
     characterized: Sequence[int]
 
     def to_json(self) -> dict[str, Any]:
@@ -75,13 +83,13 @@ def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) ->
     check_template(words)
     check_command(words, list(values))
     settings = settings_of(values)
-    program_of(filled(words, settings[0]), max(asked.counts, default=asked.top))
+    program_of(fill_parameters(words, settings[0]), max(asked.counts, default=asked.top))
     made = not root.exists()
     study = _root(root, words, values)
     keep_dims(study, request.extents)
     grids = grids_of(known_of(study), words, request.extents)
-    counts = chosen(asked, Known(), grids, bar)
-    warn(asked, counts, Known(), grids, bar)
+    counts = choose_counts(asked, ProgramFacts(), grids, bar)
+    warn(asked, counts, ProgramFacts(), grids, bar)
     bar.say(f"tracing into {study.root}")
     bar.expect(len(counts) * request.repeats * len(settings))
     rows: list[TracedValue] = []
@@ -91,7 +99,7 @@ def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) ->
             name = setting_name(setting)
             at = value_study(study, setting)
             new = not at.root.exists()
-            command = filled(words, setting)
+            command = fill_parameters(words, setting)
             try:
                 derived = at.manifest_path.exists() and at.manifest().get("derived")
                 if derived and not at.runs():  # its derived model stays till it is traced
@@ -104,7 +112,9 @@ def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) ->
                     recording=replace(request.recording, threads=threads),
                 )
 
-                some = partial(trace_counts, at, here, bar=Named(bar, name, notes=True), made=new)
+                some = partial(
+                    trace_counts, at, here, bar=NamedProgress(bar, name, notes=True), made=new
+                )
                 done = trace_asked(asked, counts, partial(known_of, at), grids, some, bar)
             except P3SError as err:
                 if isinstance(err, UsageError) or not rows:
@@ -113,7 +123,7 @@ def trace_values(request: TraceRequest, params: Sequence[str], bar: Progress) ->
                 continue
             if asked.top:
                 counts = [row.np for row in done.counts]
-                asked = Asked(tuple(counts))
+                asked = CountRequest(tuple(counts))
             if done.failed:
                 failed.append(f"{name}: {reasons(done.failed)}")
             failed += [f"{name}: {problem}" for problem in done.problems]

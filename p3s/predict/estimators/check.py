@@ -16,14 +16,14 @@ import numpy as np
 
 from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
-from p3s.base.text import joined, processes
+from p3s.base.text import join_words, processes
 from p3s.model.evaluate import Amounts, Evaluator, ScaledRows
 from p3s.model.grid.admissible import doubt
 from p3s.model.stage import load
 from p3s.model.verdicts import judged_at
 from p3s.predict.estimated import COMM, HIGH, LOW, Communication
-from p3s.predict.estimators.fewer import Checked, slower, taken_to
-from p3s.predict.estimators.grids import Grids, Simulated
+from p3s.predict.estimators.fewer import GridCheck, slower, taken_to
+from p3s.predict.estimators.grids import Grids, GridTimes
 from p3s.predict.estimators.settings import Setting
 from p3s.program.fewer import Fewer, fewer
 
@@ -36,7 +36,7 @@ _VARIES = 0.2
 _TRIED = 32
 
 
-def missed(grids: Grids, setting: Setting, cores: int) -> Checked | None:
+def check_smaller_grids(grids: Grids, setting: Setting, cores: int) -> GridCheck | None:
     """Return at which count all ranks were simulated, and how far off smaller grids were there.
 
     That is the largest of a half, a quarter and so on of the processes, or of the sides of their
@@ -60,7 +60,7 @@ def missed(grids: Grids, setting: Setting, cores: int) -> Checked | None:
             found, _ = taken_to(few, None, made)
             said = found.comm.mean(axis=0)
             each = np.divide(said - true, true, out=np.zeros_like(true), where=true > 0)
-            return Checked(
+            return GridCheck(
                 few.large.n,
                 float(said.sum() / true.sum()) - 1.0,
                 each,
@@ -69,7 +69,7 @@ def missed(grids: Grids, setting: Setting, cores: int) -> Checked | None:
     return None
 
 
-def _varies(smallest: Simulated) -> bool:
+def _varies(smallest: GridTimes) -> bool:
     """Tell whether variation adds so much that it has to be checked as well."""
     more, comm = smallest.more, float(smallest.mean[COMM].sum())
     return more is not None and float(more.sum()) > _VARIES * comm
@@ -116,7 +116,7 @@ _NEARLY = 0.1
 
 
 @dataclass(frozen=True)
-class More:
+class UnseenCalls:
     """Different calls of an item that a rank makes: most at the large count, and where ranks were
     simulated. Different ones have another partner or another place in an iteration."""
 
@@ -130,24 +130,27 @@ class More:
         return 1.0 - self.seen / self.there
 
 
-def unseen(few: Fewer, grids: Sequence[Fewer], checked_n: int | None) -> list[More]:
+def unseen(few: Fewer, grids: Sequence[Fewer], checked_n: int | None) -> list[UnseenCalls]:
     """Return the items of which ranks make more different calls than anywhere simulated.
 
     ``grids``: those that stand for the large one; ``checked_n``: a count at which every rank was
     simulated, if any. Left out is what grows with the ranks or the sides of the grid.
     """
     model, large = few.model, few.large
-    there = _most(few, Evaluator(model, large.n, grid=large).rows(few.stands_for, work=False))
+    there = _count_most_calls(
+        few, Evaluator(model, large.n, grid=large).rows(few.stands_for, work=False)
+    )
     none = np.zeros(len(model.phases))
-    found = [(one.n, one.dims, _most(few, _rows(one, none))) for one in grids]
+    found = [(one.n, one.dims, _count_most_calls(few, _rows(one, none))) for one in grids]
     if checked_n is not None:
         every = Evaluator(judged_at(model, checked_n), checked_n)
-        found.append((checked_n, every.grid.dims, _most(few, every.rows(work=False))))
+        found.append((checked_n, every.grid.dims, _count_most_calls(few, every.rows(work=False))))
     n, dims, _ = max(found, key=lambda one: one[0])
     ratios = [large.n / n, *(a / b for a, b in zip(large.dims, dims, strict=False))]
     seen = np.max([most for _, _, most in found], axis=0)
     more = [
-        More(int(i), int(there[i]), int(seen[i])) for i in np.flatnonzero(there > seen).tolist()
+        UnseenCalls(int(i), int(there[i]), int(seen[i]))
+        for i in np.flatnonzero(there > seen).tolist()
     ]
     return [
         one
@@ -162,7 +165,7 @@ def _rows(few: Fewer, none: np.ndarray) -> ScaledRows:
     return Evaluator(few.model, few.n, grid=few.grid, amounts=amounts).rows(work=False)
 
 
-def _most(few: Fewer, rows: ScaledRows) -> Ints:
+def _count_most_calls(few: Fewer, rows: ScaledRows) -> Ints:
     """Return how many different calls of each item the rank makes that makes most."""
     items = len(few.model.items)
     cell, number = np.unique(rows.rank * items + rows.item, return_counts=True)
@@ -172,7 +175,7 @@ def _most(few: Fewer, rows: ScaledRows) -> Ints:
 
 
 def with_unseen(
-    found: Communication, few: Fewer, grids: Sequence[Fewer], checked: Checked | None
+    found: Communication, few: Fewer, grids: Sequence[Fewer], checked: GridCheck | None
 ) -> Communication:
     """Return communication by smaller grids that says which calls are on none of them.
 
@@ -192,14 +195,14 @@ def with_unseen(
     seconds = found.seconds.copy()
     seconds[LOW] = np.minimum(found.low, found.comm * (1.0 - off))
     seconds[HIGH] = np.maximum(found.high, found.comm * (1.0 + off))
-    return replace(found, seconds=seconds, notes=(*found.notes, _told(few, more)))
+    return replace(found, seconds=seconds, notes=(*found.notes, _describe_unseen(few, more)))
 
 
-def _told(few: Fewer, more: Sequence[More]) -> str:
+def _describe_unseen(few: Fewer, more: Sequence[UnseenCalls]) -> str:
     worst = max(more, key=lambda one: one.share)
     ops = dict.fromkeys(few.model.items[one.item].op for one in more)
     text = (
-        f"at {processes(few.large.n)} ranks make calls of {joined(ops)} that no simulated grid "
+        f"at {processes(few.large.n)} ranks make calls of {join_words(ops)} that no simulated grid "
         f"has: up to {worst.there} different ones of {few.model.items[worst.item].op}, and "
         f"{worst.seen or 'none'} where ranks were simulated"
     )

@@ -19,14 +19,14 @@ from p3s.capture import read_run
 from p3s.costs.spread import EVEN, Distribution, Spread
 from p3s.costs.types import load, own_cores
 from p3s.predict.estimated import Draws
-from p3s.predict.estimators.settings import Prepared
+from p3s.predict.estimators.settings import SimulationInput
 from p3s.signature.clock import TIMES
-from p3s.simulate.folded import AddUp, Folded, folded_totals
+from p3s.simulate.folded import AddUp, SectionTimes, folded_totals
 from p3s.simulate.network import Network
 from p3s.simulate.packed import Tally
 from p3s.simulate.simulate import totals
 from p3s.simulate.steps import Steps
-from p3s.simulate.totals import PARTS, Drawn, Room, Totals
+from p3s.simulate.totals import PARTS, Room, StepDraws, Totals
 
 #: Capture files of a run that is read for it, in bytes, at most, where there is a smaller one.
 _MOST_BYTES = 64 << 20
@@ -119,10 +119,12 @@ def variation_of(traces: Traces, phases: Sequence[int]) -> Variation | None:
         return None
     known = {phase.phase: phase.spread for phase in found.phases}
     quiet = own_cores(found.runs)
-    return Variation(tuple(known.get(phase, Spread()) for phase in phases), _own(traces, quiet))
+    return Variation(
+        tuple(known.get(phase, Spread()) for phase in phases), _measure_deviation(traces, quiet)
+    )
 
 
-def _own(traces: Traces, quiet: Collection[int]) -> float:
+def _measure_deviation(traces: Traces, quiet: Collection[int]) -> float:
     """Return ``own_deviation`` of the largest traced run that is not too large; inf: none tells.
 
     ``quiet``: counts whose ranks had cores of their own; where there are any, it is one of these.
@@ -201,7 +203,7 @@ _NS_PER_S = 1e9
 
 
 @dataclass(frozen=True)
-class Altered:
+class Alteration:
     """What is done to the costs of messages and to how computation varies before simulating."""
 
     network: Callable[[Network], Network] | None = None
@@ -210,7 +212,7 @@ class Altered:
 
 
 def runner(
-    ready: Prepared,
+    ready: SimulationInput,
     network: Network,
     notes: list[str],
     room: Room,
@@ -234,7 +236,7 @@ def runner(
         drawn = None
         if variation is not None:
             at, varying = _computing(computing, variation, steps, only, tally.cell, lasting)
-            drawn = Drawn(at, varying.drawn(rng))
+            drawn = StepDraws(at, varying.drawn(rng))
         found = totals(
             steps,
             ready.node_of,
@@ -277,17 +279,17 @@ def _computing(
     return known[key]
 
 
-def windows_of(even: Folded) -> int:
+def windows_of(even: SectionTimes) -> int:
     """Return of how many windows the mean is enough, from a simulation in which nothing varies."""
     return max(_LONGER * even.windows, _FEWEST_WINDOWS)
 
 
-def varied(
-    ready: Prepared,
+def simulate_variation(
+    ready: SimulationInput,
     number: int,
     network: Network,
     variation: Variation,
-    even: Folded,
+    even: SectionTimes,
     overlap: bool,
     draws: Draws | None = None,
     room: Room | None = None,

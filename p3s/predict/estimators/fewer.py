@@ -30,7 +30,7 @@ from p3s.model.grid.at import GridAt
 from p3s.model.stage import load
 from p3s.model.verdicts import judged_at
 from p3s.predict.estimated import COMM, WAITING, Communication
-from p3s.predict.estimators.grids import Simulated
+from p3s.predict.estimators.grids import GridTimes
 from p3s.predict.estimators.settings import Setting
 from p3s.program.mapping import BLOCK
 from p3s.simulate.totals import StandIns
@@ -86,7 +86,7 @@ def smaller(
 
 
 @dataclass(frozen=True, eq=False)
-class Checked:
+class GridCheck:
     """A count at which every rank was simulated, and what smaller grids say there.
 
     ``missed``: by which share of the mean communication of all ranks they say more (less than 0:
@@ -100,7 +100,7 @@ class Checked:
     slowest: float
 
 
-def _possible(few: Fewer, made: Sequence[Simulated], phase: int) -> list[tuple[str, ...]]:
+def _possible(few: Fewer, made: Sequence[GridTimes], phase: int) -> list[tuple[str, ...]]:
     """Return the ways in which times of a phase may change with the grid.
 
     With its sides or its ranks only where steps or waiting do, far more nearly than with the
@@ -134,8 +134,8 @@ def _features(few: Fewer, grid: GridAt, used: Sequence[str]) -> list[float]:
     return out
 
 
-def _fitted(
-    few: Fewer, made: Sequence[Simulated], used: Sequence[str], values: Floats, grid: GridAt
+def _extrapolate_grid(
+    few: Fewer, made: Sequence[GridTimes], used: Sequence[str], values: Floats, grid: GridAt
 ) -> tuple[Floats, Floats]:
     """Return values of each grid taken to another one in a way, and by what they miss it.
 
@@ -169,7 +169,7 @@ class Way:
 Ways = tuple[Way, ...]
 
 
-def _used(ways: Ways) -> tuple[str, ...]:
+def _list_features(ways: Ways) -> tuple[str, ...]:
     """Return all that times of some phase change with."""
     names = dict.fromkeys(name for used in _WAYS for name in used)
     return tuple(name for name in names if any(name in way.used for way in ways))
@@ -177,7 +177,7 @@ def _used(ways: Ways) -> tuple[str, ...]:
 
 def _ways(
     few: Fewer,
-    made: Sequence[Simulated],
+    made: Sequence[GridTimes],
     means: Floats,
     grid: GridAt,
     ways: Sequence[tuple[str, ...]] = _WAYS,
@@ -190,7 +190,7 @@ def _ways(
     found = []
     for used in ways:
         if len(_features(few, grid, used)) <= len(made):
-            at, apart = _fitted(few, made, used, means, grid)
+            at, apart = _extrapolate_grid(few, made, used, means, grid)
             off = np.abs(apart[:, COMM]) / np.maximum(means[:, COMM], least)
             found.append(Way(used, at, float(off.max())))
     return found
@@ -215,7 +215,7 @@ def _least_squares(table: Floats, values: Floats) -> Floats:
     return found
 
 
-def _chosen(few: Fewer, made: Sequence[Simulated], phase: int, like: Way | None) -> Way:
+def _choose_way(few: Fewer, made: Sequence[GridTimes], phase: int, like: Way | None) -> Way:
     """Return how times of a phase change with the grid: each has a way of its own.
 
     That is the simplest that meets all grids, or is hardly further off than any. ``like``: the way,
@@ -237,7 +237,7 @@ def _chosen(few: Fewer, made: Sequence[Simulated], phase: int, like: Way | None)
     return replace(way, possible=looked_at, low=min(others), high=max(others), missed=missed)
 
 
-def _last_and_rest(made: Sequence[Simulated]) -> tuple[Simulated, list[Simulated]]:
+def _last_and_rest(made: Sequence[GridTimes]) -> tuple[GridTimes, list[GridTimes]]:
     """Return the longest grid, and the others."""
     last = max(made, key=lambda one: one.few.n)
     return last, [one for one in made if one is not last]
@@ -246,9 +246,9 @@ def _last_and_rest(made: Sequence[Simulated]) -> tuple[Simulated, list[Simulated
 def taken_to(
     few: Fewer,
     ranks: Ints | None,
-    made: Sequence[Simulated],
+    made: Sequence[GridTimes],
     like: Ways | None = None,
-    checked: Checked | None = None,
+    checked: GridCheck | None = None,
 ) -> tuple[Communication, Ways]:
     """Return the communication of the large grid from that of smaller ones, and the ways there.
 
@@ -258,7 +258,7 @@ def taken_to(
     base, n = made[0], few.large.n
     last, _ = _last_and_rest(made)
     phases = range(base.mean.shape[1])
-    ways = tuple(_chosen(few, made, k, None if like is None else like[k]) for k in phases)
+    ways = tuple(_choose_way(few, made, k, None if like is None else like[k]) for k in phases)
     at = np.stack([way.at for way in ways], axis=1)
     extent_low, extent_high, each = np.array([(w.low, w.high, w.missed) for w in ways]).T
     share = at[COMM] / max(float(at[COMM].sum()), 1e-300)
@@ -271,7 +271,7 @@ def taken_to(
         once = max(abs(checked.missed), abs(checked.slowest))
         beyond = np.maximum(beyond, np.maximum(np.abs(checked.each), once))
         off = max(off, float(np.abs(checked.each) @ share), once)
-    more, more_off = _more(made, n)
+    more, more_off = _fit_variation(made, n)
     ends = np.stack([one.ends for one in made])
     least, most = ends[:, 0].min(axis=0), ends[:, 1].max(axis=0)
     stood = few.standing_for(ranks)
@@ -288,14 +288,14 @@ def taken_to(
         base.found,
         n=n,
         seconds=np.concatenate([at_rank, [np.maximum(low, 0.0), high]]),
-        notes=(*base.found.notes, _told(made, ways, missed), _told_check(checked)),
-        stand_ins=StandIns(len(made), last.few.n, _used(ways), missed, off, *where),
+        notes=(*base.found.notes, _describe_grids(made, ways, missed), _told_check(checked)),
+        stand_ins=StandIns(len(made), last.few.n, _list_features(ways), missed, off, *where),
         beside=base.computed[stood],
     )
     return found, ways
 
 
-def _at_places(few: Fewer, made: Sequence[Simulated], ways: Ways, at: Floats) -> Floats:
+def _at_places(few: Fewer, made: Sequence[GridTimes], ways: Ways, at: Floats) -> Floats:
     """Return what the ranks take that each of the smallest grid stands for, (columns, ranks,
     phases); ``at``: the means by the ways, (columns, phases).
 
@@ -311,7 +311,7 @@ def _at_places(few: Fewer, made: Sequence[Simulated], ways: Ways, at: Floats) ->
 
 
 def _by_places(
-    few: Fewer, made: Sequence[Simulated], ways: Ways, grid: GridAt
+    few: Fewer, made: Sequence[GridTimes], ways: Ways, grid: GridAt
 ) -> tuple[Floats, Floats, Bools]:
     """Return the times of each place by what they are on some grids, those by the phase's way, and
     which have their own way.
@@ -328,7 +328,7 @@ def _by_places(
         least = np.maximum(np.maximum(here[:, COMM], mean[:, phase, None]), 1e-300)
 
         def by(used: tuple[str, ...], here: Floats = here, least: Floats = least) -> Any:
-            at, apart = _fitted(few, made, used, here, grid)
+            at, apart = _extrapolate_grid(few, made, used, here, grid)
             return at, (np.abs(apart[:, COMM]) / least).max(axis=0)
 
         alike[..., phase], usual = by(way.used)
@@ -353,7 +353,7 @@ def slower(said: Floats, true: Floats, computed: Floats) -> float:
     return (float((alone + said.sum(axis=1)).max()) - float(whole.max())) / comm
 
 
-def _slowest_missed(few: Fewer, made: Sequence[Simulated], ways: Ways) -> float:
+def _slowest_missed(few: Fewer, made: Sequence[GridTimes], ways: Ways) -> float:
     """Return by how much the smaller grids miss how long the largest one takes, as a share."""
     last, rest = _last_and_rest(made)
     if len(rest) < max(len(_features(few, few.grid, way.used)) for way in ways):
@@ -363,7 +363,7 @@ def _slowest_missed(few: Fewer, made: Sequence[Simulated], ways: Ways) -> float:
     return abs(slower(said, last.times[COMM], last.computed))
 
 
-def _more(made: Sequence[Simulated], n: int) -> tuple[Floats, Floats]:
+def _fit_variation(made: Sequence[GridTimes], n: int) -> tuple[Floats, Floats]:
     """Return what variation adds to each phase at ``n``, and how unsure that is.
 
     The longest of so many ranks grows with the logarithm of their number, as far as grids show.
@@ -382,13 +382,13 @@ def _more(made: Sequence[Simulated], n: int) -> tuple[Floats, Floats]:
     return mean + rise, np.maximum(rise, np.ptp(y, axis=0)) / 2
 
 
-def _told(made: Sequence[Simulated], ways: Ways, missed: float) -> str:
+def _describe_grids(made: Sequence[GridTimes], ways: Ways, missed: float) -> str:
     words = {
         "log": "the logarithm of the ranks",
         "sides": "the sides of the grid",
         "ranks": "the number of ranks",
     }
-    rests = " and ".join(words[each] for each in _used(ways))
+    rests = " and ".join(words[each] for each in _list_features(ways))
     largest = max(one.few.n for one in made)
     return (
         f"{len(made)} grids of up to {largest:,} ranks were simulated "
@@ -398,7 +398,7 @@ def _told(made: Sequence[Simulated], ways: Ways, missed: float) -> str:
     )
 
 
-def _told_check(checked: Checked | None) -> str:
+def _told_check(checked: GridCheck | None) -> str:
     if checked is None:
         return (
             "smaller grids were compared with a simulation of every rank at no count: none below "

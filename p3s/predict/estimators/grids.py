@@ -22,7 +22,7 @@ from p3s.costs.files.places import files_of_study
 from p3s.costs.types import load as load_compute
 from p3s.predict.estimated import COMM, SOFTWARE, Communication
 from p3s.predict.estimators.messages import Messages
-from p3s.predict.estimators.settings import Prepared, Program, Setting, on_nodes, program_of
+from p3s.predict.estimators.settings import Program, Setting, SimulationInput, on_nodes, program_of
 from p3s.program.collectives.choose import Library
 from p3s.program.phase_cells import work_of
 
@@ -50,7 +50,7 @@ class Grid:
     number: int
     few: Fewer
     make: Callable[[], Program]
-    ready: Prepared
+    ready: SimulationInput
     plain: Floats
 
     @cached_property
@@ -81,7 +81,7 @@ Place = Callable[[Grid, "Setting", bool], Communication]
 
 
 @dataclass(frozen=True, eq=False)
-class Simulated:
+class GridTimes:
     """A grid with its times in s: (columns, ranks, phases), without any variation.
 
     ``ends``: those of the mean communication of each phase, as multiples of it, (2, phases).
@@ -129,7 +129,7 @@ class Grids:
     few: Fewer
     setting: Setting
     say: Callable[[str], None]
-    place: Callable[[Prepared, Setting, bool], Communication]
+    place: Callable[[SimulationInput, Setting, bool], Communication]
     keep: bool = False
     asked: int = 0
     ranks: Ints | None = None
@@ -192,26 +192,26 @@ class Grids:
         """Return the communication of one of them: a Place."""
         return self.place(grid.ready, setting, ends)
 
-    def alone(self, few: Fewer, setting: Setting) -> Simulated:
+    def alone(self, few: Fewer, setting: Setting) -> GridTimes:
         """Return the times of one grid, without the ends of the interval."""
         grid = self._prepared(-1, few)
-        return _simulated(grid, self.as_predicted, setting, False, setting.vary)
+        return _simulate_grid(grid, self.as_predicted, setting, False, setting.vary)
 
-    def simulated(self, place: Place, setting: Setting, *, ends: bool = True) -> list[Simulated]:
+    def simulated(self, place: Place, setting: Setting, *, ends: bool = True) -> list[GridTimes]:
         """Return the times of all of them; the longest has no ends of the interval."""
         last = max(range(len(self.all)), key=lambda number: self.all[number].n)
-        made: list[Simulated] = []
+        made: list[GridTimes] = []
         for number, few in enumerate(self.all):
             grid = self.grid(number, few)
             varies = number == 0 or (number == last and _matters(made[0]))
             told = ends and (number == 0 or number != last)
-            made.append(_simulated(grid, place, setting, told, varies and setting.vary))
+            made.append(_simulate_grid(grid, place, setting, told, varies and setting.vary))
             if not self.keep:
                 del self._made[number], grid
         return made
 
 
-def _matters(smallest: Simulated) -> bool:
+def _matters(smallest: GridTimes) -> bool:
     more = smallest.more
     return more is not None and bool(more.sum() > _MATTERS_NOT * smallest.mean[COMM].sum())
 
@@ -233,7 +233,7 @@ def _room(few: Fewer, dimension: int) -> int:
 
 def _on_nodes(
     messages: Messages, few: Fewer, program: Program, setting: Setting, *, calls: bool = False
-) -> Prepared:
+) -> SimulationInput:
     """Return a grid's program on nodes; ``calls``: each collective is one call."""
     library: Library | None = None
     if not calls:
@@ -248,7 +248,9 @@ def _on_nodes(
     return replace(ready, of=few.large.n, of_nodes=whole.nodes, among=among)
 
 
-def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: bool) -> Simulated:
+def _simulate_grid(
+    grid: Grid, place: Place, setting: Setting, ends: bool, varied: bool
+) -> GridTimes:
     few, still = grid.few, replace(setting, vary=False)
     found = place(grid, still, ends)
     more = None
@@ -261,7 +263,7 @@ def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: b
     apart = np.divide(both, mean, out=np.ones_like(both), where=mean > 0)
     computed = work_of(grid.ready.trace, grid.ready.phases) / _NS_PER_S
     column = np.searchsorted(np.asarray(grid.ready.phases), np.asarray(found.phases))
-    return Simulated(
+    return GridTimes(
         few,
         found,
         found.seconds[: SOFTWARE + 1],

@@ -25,11 +25,11 @@ from p3s.base.text import processes
 from p3s.costs.types import load, own_cores
 from p3s.predict.estimated import COMM, HIGH, LOW, Communication, Draws, silent
 from p3s.predict.estimators.drawn import (
-    Altered,
+    Alteration,
     Variation,
     runner,
+    simulate_variation,
     variation_of,
-    varied,
     windows_of,
 )
 from p3s.predict.estimators.fewer import smaller, taken_to
@@ -42,8 +42,8 @@ from p3s.predict.estimators.messages import (
     with_packing,
 )
 from p3s.predict.estimators.settings import (
-    Prepared,
     Setting,
+    SimulationInput,
     on_nodes_of,
     on_wires,
     read_program,
@@ -52,9 +52,9 @@ from p3s.predict.estimators.settings import (
 from p3s.predict.times import read_head, some_ranks
 from p3s.program.own_costs import usual_creation, usual_packing
 from p3s.program.types import MOST_RANKS
-from p3s.simulate.folded import Folded, Loop, Settling, folded_totals
+from p3s.simulate.folded import Loop, SectionTimes, Settling, folded_totals
 from p3s.simulate.network import Network
-from p3s.simulate.totals import PARTS, Followed, Room
+from p3s.simulate.totals import PARTS, Room, SimulationGaps
 
 if TYPE_CHECKING:
     from p3s.program.fewer import Fewer
@@ -67,14 +67,16 @@ _OF_TREND = 0.25
 _MOST_OFF = 0.75
 
 #: Costs and study are simulated as they are.
-AS_IS = Altered()
+AS_IS = Alteration()
 
 
 def communication(
     traces: Traces, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
     """Return the communication of ``n`` processes; see estimators.estimate."""
-    return estimated(measured_messages(traces, machine, setting), traces, n, setting, say)
+    return estimate_communication(
+        measured_messages(traces, machine, setting), traces, n, setting, say
+    )
 
 
 def of_typical(
@@ -85,20 +87,20 @@ def of_typical(
     Ranks are dealt to nodes in blocks of the cluster's cores, nodes to switches in a row; the
     ends of the interval are the faster and the slower end of all published figures together.
     """
-    return estimated(published_messages(traces, setting), traces, n, setting, say)
+    return estimate_communication(published_messages(traces, setting), traces, n, setting, say)
 
 
-def estimated(
+def estimate_communication(
     messages: Messages, traces: Traces, n: int, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
     """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
     few = smaller(traces, n, messages.cores, setting)
     if few is not None:
-        from p3s.predict.estimators.check import missed, with_unseen
+        from p3s.predict.estimators.check import check_smaller_grids, with_unseen
 
         grids = grids_of(messages, traces, few, setting, say)
         cores = setting.ranks_per_node or messages.cores
-        checked = missed(grids, setting, cores)
+        checked = check_smaller_grids(grids, setting, cores)
         made = grids.simulated(grids.as_predicted, setting)
         found, _ = taken_to(few, grids.ranks, made, checked=checked)
         return with_unseen(found, few, grids.all, checked)
@@ -115,7 +117,7 @@ def estimated(
         messages.cores,
     )
     give_back()  # the columns of the program are as large as those of what is simulated
-    return placed(messages, traces, ready, setting, say)
+    return simulate_input(messages, traces, ready, setting, say)
 
 
 def grids_of(
@@ -123,22 +125,22 @@ def grids_of(
 ) -> Grids:
     """Return the grids that stand for a large count, simulated with these costs of messages."""
 
-    def place(ready: Prepared, how: Setting, ends: bool) -> Communication:
-        return placed(messages, traces, ready, how, silent, ends=ends)
+    def place(ready: SimulationInput, how: Setting, ends: bool) -> Communication:
+        return simulate_input(messages, traces, ready, how, silent, ends=ends)
 
     head = read_head(scaled_dir(traces.root, few.large.n), few.large.n)
     return Grids(messages, traces, few, setting, say, place, ranks=some_ranks(head))
 
 
-def placed(
+def simulate_input(
     messages: Messages,
     traces: Traces,
-    ready: Prepared,
+    ready: SimulationInput,
     setting: Setting,
     say: Callable[[str], None],
     *,
     ends: bool = True,
-    altered: Altered = AS_IS,
+    altered: Alteration = AS_IS,
 ) -> Communication:
     """Return the communication of what is prepared; without ``ends`` with typical costs alone.
 
@@ -172,7 +174,9 @@ def placed(
     head = read_head(scaled_dir(traces.root, ready.count), ready.count)
     off = min(_of_trend(head), _MOST_OFF) if ends else 0.0
     draws = Draws() if altered.draws is None else altered.draws
-    sums, notes, followed = simulated(ready, costs, variation, off, even_low=shared, draws=draws)
+    sums, notes, followed = simulate_cells(
+        ready, costs, variation, off, even_low=shared, draws=draws
+    )
     phases, seconds = by_phase(ready, head, sums)
     seconds[LOW] = np.minimum(seconds[LOW], seconds[COMM])
     seconds[HIGH] = np.maximum(seconds[HIGH], seconds[COMM])
@@ -192,7 +196,7 @@ def placed(
 
 
 def joined_by(
-    costs: tuple[Network, Network, Network], ready: Prepared, messages: Messages
+    costs: tuple[Network, Network, Network], ready: SimulationInput, messages: Messages
 ) -> tuple[tuple[Network, Network, Network], list[str]]:
     """Return costs of messages with the links between switches, and what is said of these."""
     if ready.wired is not None:
@@ -208,7 +212,7 @@ def joined_by(
 
 
 def by_phase(
-    ready: Prepared, head: Mapping[str, Any], sums: Floats
+    ready: SimulationInput, head: Mapping[str, Any], sums: Floats
 ) -> tuple[tuple[int, ...], Floats]:
     """Return the phases of a scaled trace, and sums per cell in ns as s, (sums, ranks, phases)."""
     phases = tuple(int(phase["phase"]) for phase in head["phases"])
@@ -232,15 +236,15 @@ def shared_cores(traces: Traces) -> bool:
     )
 
 
-def simulated(
-    ready: Prepared,
+def simulate_cells(
+    ready: SimulationInput,
     costs: tuple[Network, Network, Network],
     variation: Variation | None,
     off: float = 0.0,
     *,
     even_low: bool = False,
     draws: Draws | None = None,
-) -> tuple[Floats, list[str], Followed]:
+) -> tuple[Floats, list[str], SimulationGaps]:
     """Return time in calls, waiting, transfer, software, and both ends, per cell in ns, (6, cells).
 
     The ends are those of the simulation in which nothing varies and messages cost the least and
@@ -261,7 +265,9 @@ def simulated(
         run = runner(ready, costs[0], notes, room, cut=cut)
         even = folded_totals(loop, run, overlap=overlap)
 
-        def end(network: Network, factor: float, loop: Loop = loop, even: Folded = even) -> Floats:
+        def end(
+            network: Network, factor: float, loop: Loop = loop, even: SectionTimes = even
+        ) -> Floats:
             """Return times in calls where messages cost something else."""
             found = even
             if network != costs[0] or factor != 1.0:
@@ -275,7 +281,7 @@ def simulated(
         typical = (
             even.sums
             if variation is None or not variation.varies
-            else varied(ready, number, costs[0], variation, even, overlap, draws, room)
+            else simulate_variation(ready, number, costs[0], variation, even, overlap, draws, room)
         )
         total[:PARTS] += typical
         least = np.maximum(typical[0] - np.maximum(even.sums[0] - low, 0), 0)

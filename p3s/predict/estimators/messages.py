@@ -12,7 +12,7 @@ from typing import Any
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.base.records import Traces, read_replay, replay_path
-from p3s.base.text import quoted
+from p3s.base.text import quote_word
 from p3s.machine.cluster import Cluster, cluster_of
 from p3s.machine.machinefile import NAME, Machine
 from p3s.predict import types
@@ -101,14 +101,16 @@ def why_not(traces: Traces, machine: Path | None) -> str:
     """Return "" or why there are no costs to simulate with."""
     path = machine_path(traces, machine)
     if not path.exists():
-        return f"there is no machine file ({path}); run p3s machine measure -o {quoted(path)}"
+        return f"there is no machine file ({path}); run p3s machine measure -o {quote_word(path)}"
     try:
         found = Machine.load(path)
     except P3SError as err:
         return str(err)
     if not found.network:
         why = f" ({found.network_missing})" if found.network_missing else ""
-        return f"{path} has no costs of messages{why}; run p3s machine measure -o {quoted(path)}"
+        return (
+            f"{path} has no costs of messages{why}; run p3s machine measure -o {quote_word(path)}"
+        )
     return ""
 
 

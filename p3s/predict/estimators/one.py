@@ -17,7 +17,7 @@ from p3s.base.errors import P3SError
 from p3s.base.extensions import load
 from p3s.base.records import Traces, is_old_replay, read_replay, replay_path, scaled_dir
 from p3s.base.tables import check_sums, known_tables, read_table
-from p3s.base.text import processes, quoted
+from p3s.base.text import processes, quote_word
 from p3s.machine.machinefile import Machine
 from p3s.predict.estimated import (
     COMM,
@@ -35,7 +35,7 @@ from p3s.predict.times import read_head
 from p3s.predict.types import few
 from p3s.program.own_costs import measured_packing, usual_packing
 from p3s.program.scaled import read_scaled
-from p3s.simulate.totals import Followed
+from p3s.simulate.totals import SimulationGaps
 
 #: Columns of a replay's table, as the parts of Communication.seconds, and the sum of calls.
 _PARTS = ("comm_ns", "waiting_ns", "transfer_ns", "software_ns", "comm_low_ns", "comm_high_ns")
@@ -73,7 +73,7 @@ def communication(name: str, traces: Traces, n: int) -> Communication:
     head = read_replay(traces.root, n)
     path = replay_path(traces.root, n).with_suffix(".parquet")
     columns = _table(path, n, phases, head)
-    notes = tuple(_noted(head))
+    notes = tuple(_list_guesses(head))
     if name == "thesis":
         made = Communication.of_sum(name, n, phases, columns["thesis_ns"])
         notes = "each rank's own calls alone: nobody waits for a late partner", *notes
@@ -81,7 +81,7 @@ def communication(name: str, traces: Traces, n: int) -> Communication:
         seconds = np.stack([columns[part] for part in _PARTS])
         seconds[LOW] = np.minimum(seconds[LOW], seconds[COMM])
         seconds[HIGH] = np.maximum(seconds[HIGH], seconds[COMM])
-        followed = Followed().with_unmatched(head.get("unmatched") or {})
+        followed = SimulationGaps().with_unmatched(head.get("unmatched") or {})
         made = Communication(name, n, phases, seconds, followed=followed)
     why = "" if head.get("representative") else head.get("why_not_representative")
     why = "no reason given" if why is None else str(why)
@@ -93,7 +93,7 @@ def _phases(traces: Traces, n: int) -> tuple[int, ...]:
     return tuple(int(phase["phase"]) for phase in head["phases"])
 
 
-def _noted(head: Mapping[str, Any]) -> Iterator[str]:
+def _list_guesses(head: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a replay guessed."""
     yield from map(str, head.get("notes") or ())
     if head.get("unmeasured"):
@@ -174,14 +174,14 @@ def lacking(name: str, traces: Traces, machine: Path | None) -> str:
 
 def _why_not(name: str, traces: Traces, n: int, machine: Path | None) -> str:
     if not (scaled_dir(traces.root, n) / "scaled.json").exists():
-        run = f"p3s scale {quoted(traces.root)} -n {n}"
+        run = f"p3s scale {quote_word(traces.root)} -n {n}"
         return f"there is no scaled trace of {processes(n)}; run {run}"
     if n == 1:
         return ""  # one process communicates with nobody
     if name not in FROM_REPLAY:
         return lacking(name, traces, machine)
     path = replay_path(traces.root, n)
-    again = f"p3s replay {quoted(traces.root)} -n {n}"
+    again = f"p3s replay {quote_word(traces.root)} -n {n}"
     if not path.exists() or not path.with_suffix(".parquet").exists():
         return f"there is no replay of {processes(n)}; run {again}"
     if is_old_replay(path):
@@ -242,7 +242,9 @@ def estimate_many(
     found: dict[int, Communication] = {}
     failed: dict[int, P3SError] = {}
     for n, (made, said) in zip(
-        order, workers.each(_estimated, tasks, traces.root / "study.json", jobs), strict=True
+        order,
+        workers.run_tasks(_try_estimate, tasks, traces.root / "study.json", jobs),
+        strict=True,
     ):
         for line in said:
             say(line)
@@ -266,7 +268,7 @@ def _absolute(traces: Traces) -> Traces:
     return Traces(traces.root.absolute(), traces.command, runs, timed, traces.unused)
 
 
-def _estimated(
+def _try_estimate(
     name: str, traces: Traces, n: int, machine: Path | None, setting: Setting
 ) -> tuple[Communication | P3SError, list[str]]:
     """Return an estimate, or why there is none, and what was said meanwhile."""

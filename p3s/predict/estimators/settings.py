@@ -17,9 +17,9 @@ from p3s.base.text import figures, plural
 from p3s.machine.topology.fabric import Fabric
 from p3s.model.law_types import TraceOrder
 from p3s.program.collectives.choose import Library
-from p3s.program.collectives.expand import Expanded, expand
+from p3s.program.collectives.expand import ExpandedSteps, expand
 from p3s.program.mapping import RankMap, mapping_of
-from p3s.program.order.calls import SETUP_REASONS, unmatched
+from p3s.program.order.calls import SETUP_REASONS, count_unmatched
 from p3s.program.order.sections import sections_of
 from p3s.program.phase_cells import places
 from p3s.program.scaled import ScaledTrace, read_order, read_scaled
@@ -28,7 +28,7 @@ from p3s.simulate.network import Curve, Network
 from p3s.simulate.network import Path as Link
 from p3s.simulate.steps import Section
 from p3s.simulate.switch_links import ANSWERS, LEAST_PAYLOAD, Wires
-from p3s.simulate.totals import Followed, alike, closed
+from p3s.simulate.totals import SimulationGaps, alike, is_self_contained
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,11 @@ class Program:
     sections: tuple[Section, ...]
     phases: tuple[int, ...]
     repeated: bool
-    followed: Followed
+    followed: SimulationGaps
 
 
 @dataclass(frozen=True)
-class Prepared:
+class SimulationInput:
     """What is simulated: loops with expanded steps, where ranks are, and what was approximated.
 
     ``phases``: columns of the cells, ascending. ``followed``: what of the messages is in them.
@@ -116,8 +116,8 @@ class Prepared:
     node_of: Ints
     distance: Ints | None
     notes: tuple[str, ...]
-    followed: Followed = Followed()
-    wired: Wired | None = None
+    followed: SimulationGaps = SimulationGaps()
+    wired: Wiring | None = None
     of: int = 0
     of_nodes: int = 0
     among: Ints | None = None
@@ -133,13 +133,15 @@ class Prepared:
         return self.of_nodes or int(self.node_of.max()) + 1
 
 
-def on_nodes_of(program: Program, library: Library, setting: Setting, cores: int) -> Prepared:
+def on_nodes_of(
+    program: Program, library: Library, setting: Setting, cores: int
+) -> SimulationInput:
     """Return a program with its ranks on the nodes of a setting.
 
     ``cores``: of a node, where nobody says it.
     """
     mapping = setting.mapping_at(program.trace.n, cores)
-    there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
+    there = wire_nodes(setting.topology, mapping, setting.hosts) if setting.topology else None
     return on_nodes(program, library, mapping, there)
 
 
@@ -188,22 +190,22 @@ def program_of(
         tuple(sections),
         tuple(sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))),
         order is None or order.loops is None,
-        Followed(reordered=sum(section.moved for section in sections)).with_unmatched(
-            unmatched(trace, [one for s in sections for one in s.left_out])
+        SimulationGaps(reordered=sum(section.moved for section in sections)).with_unmatched(
+            count_unmatched(trace, [one for s in sections for one in s.left_out])
         ),
     )
 
 
 def on_nodes(
-    program: Program, library: Library | None, mapping: RankMap, there: Wired | None
-) -> Prepared:
+    program: Program, library: Library | None, mapping: RankMap, there: Wiring | None
+) -> SimulationInput:
     """Return a program with its ranks on nodes, collectives as the library's algorithms there.
 
     Without a library each collective stays one call.
     """
     trace, sections, phases = program.trace, program.sections, program.phases
     expanded = [
-        Expanded(section.steps, np.arange(len(section.steps)))
+        ExpandedSteps(section.steps, np.arange(len(section.steps)))
         if library is None
         else expand(section.steps, library, node_of=mapping.node_of)
         for section in sections
@@ -220,7 +222,7 @@ def on_nodes(
     notes = [note for section in sections for note in section.notes]
     notes += [note for one in expanded for note in one.notes]
     notes += _left_out(sections)
-    return Prepared(
+    return SimulationInput(
         trace,
         phases,
         loops,
@@ -243,7 +245,7 @@ def _hangs(section: Section) -> bool:
         return False
     kept = np.isin(section.steps.turn, group.turns)
     others = np.unique(section.steps.turn[~kept & (section.steps.row >= 0)])
-    return len(others) > 2 or not closed(section.steps, kept)
+    return len(others) > 2 or not is_self_contained(section.steps, kept)
 
 
 def _left_out(sections: Sequence[Section]) -> list[str]:
@@ -265,7 +267,7 @@ _BITS = 8.0
 
 
 @dataclass(frozen=True)
-class Wired:
+class Wiring:
     """A network, and which of its nodes each node of a run is; ``distance``: nodes x nodes."""
 
     fabric: Fabric
@@ -273,18 +275,18 @@ class Wired:
     distance: Ints
 
 
-def wired(told: str, mapping: RankMap, hosts: Sequence[str] = ()) -> Wired:
+def wire_nodes(told: str, mapping: RankMap, hosts: Sequence[str] = ()) -> Wiring:
     """Return the network of a file or a short description, with the nodes of a run on it.
 
     ``hosts``: names of its nodes, in order, where it has none.
     """
-    from p3s.machine.topology.read import named, read_fabric
+    from p3s.machine.topology.read import name_nodes, read_fabric
 
     fabric = read_fabric(told, max(mapping.nodes, len(hosts)))
-    return wired_on(named(fabric, hosts), mapping)
+    return wired_on(name_nodes(fabric, hosts), mapping)
 
 
-def wired_on(fabric: Fabric, mapping: RankMap) -> Wired:
+def wired_on(fabric: Fabric, mapping: RankMap) -> Wiring:
     """Return a network with the nodes of a run on it. Errors: P3SError for hosts it has not."""
 
     told, node = fabric.about.source, fabric.numbers(mapping.names)
@@ -292,10 +294,10 @@ def wired_on(fabric: Fabric, mapping: RankMap) -> Wired:
         raise P3SError(f"{told}: two nodes of the run are one of the network; correct the hosts")
     size = len(node)
     far = fabric.distances(np.repeat(node, size), np.tile(node, size)).reshape(size, size)
-    return Wired(fabric, node, far)
+    return Wiring(fabric, node, far)
 
 
-def on_wires(network: Network, there: Wired, hosts: Collection[str] = ()) -> Network:
+def on_wires(network: Network, there: Wiring, hosts: Collection[str] = ()) -> Network:
     """Return costs of messages with the distances and the shared links of a network.
 
     ``hosts``: where the costs were measured, if that was between two; else at the least distance.
@@ -311,7 +313,7 @@ def on_wires(network: Network, there: Wired, hosts: Collection[str] = ()) -> Net
     return replace(network, paths=paths, trunks=None, wires=wires, fair=about.fair, back=back)
 
 
-def _payload(network: Network, there: Wired) -> float:
+def _payload(network: Network, there: Wiring) -> float:
     """Return which share of a cable's stated speed is left for messages.
 
     What a node's link was measured to carry, over what is stated for it: headers take the rest.
@@ -322,7 +324,7 @@ def _payload(network: Network, there: Wired) -> float:
     return share if LEAST_PAYLOAD <= share < 1 else 1.0
 
 
-def _measured_at(there: Wired, hosts: Collection[str]) -> int:
+def _measured_at(there: Wiring, hosts: Collection[str]) -> int:
     """Return how far two hosts are apart; the least distance where the network has them not."""
 
     known = set(there.fabric.about.hosts)
@@ -330,17 +332,17 @@ def _measured_at(there: Wired, hosts: Collection[str]) -> int:
     if len(pair) > 1 and known.issuperset(pair):
         numbers = there.fabric.numbers(pair[:2])
         return int(there.fabric.distances(numbers[:1], numbers[1:2])[0])
-    return _least(there)
+    return _find_nearest(there)
 
 
-def _least(there: Wired) -> int:
+def _find_nearest(there: Wiring) -> int:
     """Return how far the nearest nodes of the network are apart, whichever of them the run has."""
     every = np.arange(there.fabric.nodes)
     far = there.fabric.distances(np.full(len(every), there.node[0]), every)
     return int(far[far > 0].min()) if (far > 0).any() else 1
 
 
-def _by_distance(network: Network, there: Wired, measured: int) -> dict[int, Link]:
+def _by_distance(network: Network, there: Wiring, measured: int) -> dict[int, Link]:
     """Return the path for each distance: the measured one, and time for further switches."""
     base, extra = network.path(1), there.fabric.about.extra
     longer = Curve(extra.nbytes, extra.ns)
@@ -353,7 +355,7 @@ def _by_distance(network: Network, there: Wired, measured: int) -> dict[int, Lin
     return paths
 
 
-def said_of(there: Wired, network: Network) -> list[str]:
+def said_of(there: Wiring, network: Network) -> list[str]:
     """Return what a prediction says of the network it is for, a line each."""
     fabric, about = there.fabric, there.fabric.about
     stated = fabric.rate[fabric.nodes :]
@@ -376,7 +378,7 @@ def said_of(there: Wired, network: Network) -> list[str]:
     return [*found, *about.notes]
 
 
-def _nearest(there: Wired) -> int:
+def _nearest(there: Wiring) -> int:
     apart = there.distance[there.distance > 0]
     return int(apart.min()) if len(apart) else 0
 

@@ -12,7 +12,7 @@ import numpy as np
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.costs.spread import EVEN
 from p3s.predict.estimators.drawn import Variation
-from p3s.predict.estimators.settings import Prepared
+from p3s.predict.estimators.settings import SimulationInput
 from p3s.predict.times import END, REST, START, Ends, PhaseTimes, ends_of
 from p3s.predict.what_if.changes import BALANCED, COMPUTE, COSTS, IDEAL, NETWORK, PHASE, Changes
 from p3s.simulate.folded import Loop
@@ -24,7 +24,7 @@ def altered_network(changes: Changes) -> Callable[[Network], Network] | None:
     if changes.value(NETWORK) == IDEAL:
         return ideal
     factors = {part.what: part.value for part in changes.of(*COSTS)}
-    return (lambda network: scaled(network, **factors)) if factors else None
+    return (lambda network: scale_network(network, **factors)) if factors else None
 
 
 def ideal(network: Network) -> Network:
@@ -48,7 +48,7 @@ def ideal(network: Network) -> Network:
     )
 
 
-def scaled(
+def scale_network(
     network: Network, latency: float = 1.0, bandwidth: float = 1.0, software: float = 1.0
 ) -> Network:
     """Return a network with so many times the latency, bandwidth and time of calls for themselves.
@@ -95,7 +95,7 @@ _NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
-class Where:
+class StepColumns:
     """Which column of the times each simulated step belongs to.
 
     ``numbers``: phases of the columns; ``of``: column of each step, one array per loop; ``calls``:
@@ -109,7 +109,7 @@ class Where:
     weight: Floats
 
 
-def where_of(ready: Prepared, times: PhaseTimes, scaled_dir: pathlib.Path) -> Where:
+def where_of(ready: SimulationInput, times: PhaseTimes, scaled_dir: pathlib.Path) -> StepColumns:
     """Return where the steps of all loops are; those of phase 0 in start, rest or end."""
     numbers = times.numbers
     ends = ends_of(scaled_dir, [phase for phase in times.phases if phase["phase"] >= REST])
@@ -126,12 +126,12 @@ def where_of(ready: Prepared, times: PhaseTimes, scaled_dir: pathlib.Path) -> Wh
         calls.append(_calls(loop))
         np.add.at(weight, (loop.full.rank, of), np.where(calls[-1], loop.weight, 0.0))
         columns.append(of)
-    return Where(numbers, tuple(columns), tuple(calls), weight)
+    return StepColumns(numbers, tuple(columns), tuple(calls), weight)
 
 
-def nowhere(times: PhaseTimes) -> Where:
+def nowhere(times: PhaseTimes) -> StepColumns:
     """Return the columns of times of which nothing is simulated."""
-    return Where(times.numbers, (), (), np.zeros_like(times.compute))
+    return StepColumns(times.numbers, (), (), np.zeros_like(times.compute))
 
 
 def _place(loop: Loop, ends: Ends, slot: Ints) -> Ints:
@@ -172,7 +172,7 @@ class Work:
         """Return times with this computation."""
         return replace(times, compute=times.compute * self.factor + self.more)
 
-    def of_steps(self, ready: Prepared, where: Where) -> Prepared:
+    def of_steps(self, ready: SimulationInput, where: StepColumns) -> SimulationInput:
         """Return what is simulated with this computation."""
         each = self.more * _NS_PER_S / np.maximum(where.weight, 1e-300)
         each[where.weight <= 0] = 0.0
@@ -184,7 +184,7 @@ class Work:
         return replace(ready, loops=tuple(loops))
 
 
-def altered_work(changes: Changes, times: PhaseTimes, where: Where) -> Work | None:
+def altered_work(changes: Changes, times: PhaseTimes, where: StepColumns) -> Work | None:
     """Return what changes make of computation; None where they leave it alone."""
     factor, more = np.ones_like(times.compute), np.zeros_like(times.compute)
     parts = changes.of(COMPUTE, PHASE, BALANCED)

@@ -26,7 +26,7 @@ from p3s.predict.distribution import (
     ratio,
 )
 from p3s.predict.estimated import SOFTWARE, TRANSFER
-from p3s.predict.rows import drawn, slowest_rank
+from p3s.predict.rows import draw_times, slowest_rank
 from p3s.predict.scaling import with_transfer
 from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
@@ -101,7 +101,7 @@ def with_answers(
         if asked or quick or (table and row is prediction.last):
             small = table is not False and there.size <= CHEAP
             usual_too = row is prediction.last and (bool(table) or small)
-            share = _answered(prediction, row, there, asked, usual_too, found, say)
+            share = _answer_changes(prediction, row, there, asked, usual_too, found, say)
             if share is None and quick and there.size <= left:
                 say(f"n={row.n}: on an ideal network")
                 share = there.share(IDEALLY)
@@ -112,7 +112,7 @@ def with_answers(
     return replace(prediction, counts=tuple(rows), what_if=tuple(most_first))
 
 
-def _answered(
+def _answer_changes(
     prediction: Prediction,
     row: Count,
     there: Simulation,
@@ -167,11 +167,11 @@ def answer(
     scale = row.time_s / one
     time, saved = scale * other, scale * (one - other)
     speedup = base.time_s / time if time > 0 else 0.0
-    both = _drawn(row, as_is, changed, changes)
+    both = _draw_times(row, as_is, changed, changes)
     after = None if both is None else scale * both[1]
     less = None if both is None else scale * both[0] - scale * both[1]
     time_ends, saved_ends = known_ends(after, time), known_ends(less, saved)
-    over = known_ends(ratio(drawn(base), after) if time > 0 else None, speedup)
+    over = known_ends(ratio(draw_times(base), after) if time > 0 else None, speedup)
     return WhatIfAt(
         n=row.n,
         time_s=time,
@@ -186,7 +186,7 @@ def answer(
     )
 
 
-def _drawn(
+def _draw_times(
     row: Count, as_is: SimulatedTimes, changed: SimulatedTimes, changes: Changes
 ) -> Floats | None:
     """Return draws of both simulated times in s, (2, NUMBER); None where they are not known.

@@ -14,7 +14,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import figures, plural
 from p3s.costs.types import Teams
 from p3s.predict.times import END, REST, START
-from p3s.program.collectives.choose import Rule, checked
+from p3s.program.collectives.choose import Rule, check_rule
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.mapping import BLOCK, CYCLIC
 
@@ -164,10 +164,12 @@ def _times(factor: float) -> str:
 def _change(word: str) -> Change:
     """Return the change of a word; ValueError says what is wrong with it."""
     if "=" in word:
-        return _named(word)
+        return _parse_value(word)
     scaled = _SCALE.fullmatch(word)
     if scaled is not None:
-        return _scaled(scaled["what"].strip().lower(), scaled["sign"], scaled["number"].strip())
+        return _parse_factor(
+            scaled["what"].strip().lower(), scaled["sign"], scaled["number"].strip()
+        )
     low = word.lower()
     phase = _phase_of(low.removeprefix(BALANCED).strip())
     if low == BALANCED or (low.startswith(BALANCED) and phase is not None):
@@ -180,7 +182,7 @@ def _change(word: str) -> Change:
     raise _unknown(name)
 
 
-def _scaled(what: str, sign: str, number: str) -> Change:
+def _parse_factor(what: str, sign: str, number: str) -> Change:
     """Return a quantity times or over a number."""
     if _NUMBER.fullmatch(number) is None:
         wrong = f"{number or 'nothing'} behind {sign} is no number"
@@ -205,7 +207,7 @@ def _scaled(what: str, sign: str, number: str) -> Change:
     return Change(what, factor)
 
 
-def _named(word: str) -> Change:
+def _parse_value(word: str) -> Change:
     """Return what is told by name=value; names of files keep their letters."""
     name, _, value = (part.strip() for part in word.partition("="))
     low, usual = name.lower().removeprefix("mpi_"), value.lower()
@@ -225,7 +227,7 @@ def _named(word: str) -> Change:
         raise ValueError(f"a segment of {segment} is no number of bytes")
     known = list(COLLECTIVES[low].algorithms)
     try:
-        return algorithm(checked(Rule(low, wanted.strip(), int(segment or 0))))
+        return algorithm(check_rule(Rule(low, wanted.strip(), int(segment or 0))))
     except P3SError:
         what = f"{low} has no algorithm {wanted!r}{_meant(wanted, known)}"
         raise ValueError(f"{what}; there are {', '.join(known)}") from None

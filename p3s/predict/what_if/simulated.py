@@ -18,15 +18,15 @@ from p3s.base.text import processes
 from p3s.predict.estimated import TYPICAL, Communication, Draws, silent
 from p3s.predict.estimates import Kept
 from p3s.predict.estimators import Setting, estimate
-from p3s.predict.estimators.drawn import Altered
+from p3s.predict.estimators.drawn import Alteration
 from p3s.predict.estimators.fewer import EVERY_RANK, Ways, smaller, taken_to
 from p3s.predict.estimators.grids import Grid, Grids
-from p3s.predict.estimators.machine import grids_of, placed
+from p3s.predict.estimators.machine import grids_of, simulate_input
 from p3s.predict.estimators.messages import Messages, messages_of, published_messages
-from p3s.predict.estimators.settings import Prepared, Program, on_nodes_of, read_program
+from p3s.predict.estimators.settings import Program, SimulationInput, on_nodes_of, read_program
 from p3s.predict.times import PhaseTimes, computation, computed_in, with_communication
 from p3s.predict.what_if.altered import (
-    Where,
+    StepColumns,
     Work,
     altered_network,
     altered_variation,
@@ -117,14 +117,14 @@ def check_answerable(
 
 
 @dataclass(frozen=True, eq=False)
-class Changed:
+class Scenario:
     """What is simulated: costs of messages, where ranks are, and changes to costs and work."""
 
     messages: Messages
     setting: Setting
     changes: Changes = NOTHING
 
-    def sends_as(self, other: Changed) -> bool:
+    def sends_as(self, other: Scenario) -> bool:
         """Tell whether the same messages are sent, between the same nodes."""
         mine, its = (
             (one.messages.library, one.messages.cores, replace(one.setting, vary=True, network=""))
@@ -161,7 +161,7 @@ class Simulation:
     costs: Costs
     threads: MoreThreads | str = NOT_ASKED
     moved: bool = False
-    _places: dict[int, Where] = field(default_factory=dict, init=False)
+    _places: dict[int, StepColumns] = field(default_factory=dict, init=False)
 
     @cached_property
     def times(self) -> PhaseTimes:
@@ -169,9 +169,9 @@ class Simulation:
         return computation(scaled_dir(self.traces.root, self.n))
 
     @cached_property
-    def as_is(self) -> Changed:
+    def as_is(self) -> Scenario:
         """The program without changes."""
-        return Changed(self.costs.messages, self.costs.setting)
+        return Scenario(self.costs.messages, self.costs.setting)
 
     @cached_property
     def grids(self) -> Grids | None:
@@ -194,14 +194,14 @@ class Simulation:
         return read_program(directory, queues=self.costs.messages.queues)
 
     @cached_property
-    def ready(self) -> tuple[Prepared, ...]:
+    def ready(self) -> tuple[SimulationInput, ...]:
         """Each grid, or all ranks alone, on nodes as the prediction has them; smallest first."""
         if self.grids is not None:
             return tuple(grid.ready for grid in self.grids.prepared)
         messages = self.costs.messages
         return (on_nodes_of(self._program, messages.library, self.costs.setting, messages.cores),)
 
-    def _on_nodes(self, changed: Changed) -> tuple[Prepared, ...]:
+    def _on_nodes(self, changed: Scenario) -> tuple[SimulationInput, ...]:
         """Return each grid, or all ranks alone, on nodes as changes have them."""
         if changed.sends_as(self.as_is):
             return self.ready
@@ -210,7 +210,7 @@ class Simulation:
             return (on_nodes_of(self._program, messages.library, setting, messages.cores),)
         return tuple(grid.on(messages, setting).ready for grid in self.grids.prepared)
 
-    def steps(self, changed: Changed) -> int:
+    def steps(self, changed: Scenario) -> int:
         """Return how many steps there are in the iterations that are simulated first."""
         if self.n == 1:
             return 0
@@ -222,7 +222,7 @@ class Simulation:
         return self.steps(self.as_is)
 
     def simulated(
-        self, changed: Changed, base: SimulatedTimes | None, *, ends: bool = True, draws: int = 0
+        self, changed: Scenario, base: SimulatedTimes | None, *, ends: bool = True, draws: int = 0
     ) -> SimulatedTimes:
         """Return the times with changes; ``base``: without them, None where this is that.
 
@@ -248,9 +248,11 @@ class Simulation:
                 ready[k] = self._computing(k, ready[k], work)
 
         def on(k: int, how: Setting, with_ends: bool) -> Communication:
-            altered = Altered(network, variation, each[k])
+            altered = Alteration(network, variation, each[k])
             messages, more = changed.messages, ends and with_ends
-            return placed(messages, self.traces, ready[k], how, silent, ends=more, altered=altered)
+            return simulate_input(
+                messages, self.traces, ready[k], how, silent, ends=more, altered=altered
+            )
 
         times = self.times if works[0] is None else works[0].of_times(self.times)
         if self.grids is None:
@@ -268,7 +270,7 @@ class Simulation:
             found = replace(found, beside=np.stack(beside, axis=1)[few.stood_for_by])
         return SimulatedTimes(with_communication(times, found), tuple(each), ways)
 
-    def _work(self, k: int, ready: Prepared, changes: Changes) -> Work | None:
+    def _work(self, k: int, ready: SimulationInput, changes: Changes) -> Work | None:
         """Return what changes make of the computation of all ranks; None: nothing.
 
         ``k``: number of the grid that tells where they compute.
@@ -281,14 +283,14 @@ class Simulation:
             where = replace(where, weight=where.weight[stood])
         return altered_work(changes, self.times, where)
 
-    def _computing(self, k: int, ready: Prepared, work: Work) -> Prepared:
+    def _computing(self, k: int, ready: SimulationInput, work: Work) -> SimulationInput:
         """Return what is simulated with what its ranks compute."""
         if self.grids is not None:
             ranks = self.grids.all[k].stands_for
             work = Work(work.factor[ranks], work.more[ranks])
         return work.of_steps(ready, self._where(k, ready))
 
-    def _where(self, k: int, ready: Prepared) -> Where:
+    def _where(self, k: int, ready: SimulationInput) -> StepColumns:
         """Return where the steps of what is prepared are; those as predicted are looked up once."""
         usual = ready is self.ready[k]
         if usual and k in self._places:
@@ -356,7 +358,7 @@ class Simulation:
             return None
         return self.simulated(changed, None, ends=False).times
 
-    def _costs(self, changes: Changes, end: int) -> Changed:
+    def _costs(self, changes: Changes, end: int) -> Scenario:
         """Return the costs of messages and where ranks are, as changes have them.
 
         end: of what threads do to computation, as of MoreThreads.
@@ -379,7 +381,7 @@ class Simulation:
             library = messages.library
             library = replace(library, rules=(*changes.rules, *library.rules))
             messages = replace(messages, library=library)
-        return Changed(messages, setting, changes)
+        return Scenario(messages, setting, changes)
 
     def _known_threads(self, changes: Changes) -> MoreThreads:
         """Return what is known of threads; raises P3SError where that does not tell changes."""

@@ -95,7 +95,7 @@ def rows(call: str) -> tuple[Row, ...]:
     return tuple(found)
 
 
-def tuned(call: str, members: int, nbytes: int) -> str:
+def choose_algorithm(call: str, members: int, nbytes: int) -> str:
     """Return the name of the algorithm for a communicator of this size and this many bytes."""
     for below, sizes in rows(call):
         if below is None or members < below:
@@ -144,7 +144,7 @@ def choose(library: Library, call: str, at: Ints, element: int, blocking: bool =
     if call in CREATIONS:
         return Choice("mask" if library.family == MPICH else "agree")
     if library.family == OPENMPI and blocking and call in switch_points():
-        return Choice(tuned(call, p, size))
+        return Choice(choose_algorithm(call, p, size))
     total, power = int(at[-1]), p & (p - 1) == 0
     facts = {
         "p": p,
@@ -342,7 +342,7 @@ def _rule_of_word(word: str) -> Rule:
             f"collectives: {word.strip()!r}: the segment size {segment!r} is no number"
             " of bytes; write for example bcast=pipeline:65536"
         )
-    return checked(Rule(call.strip().lower(), name.strip().lower(), int(segment or 0)))
+    return check_rule(Rule(call.strip().lower(), name.strip().lower(), int(segment or 0)))
 
 
 def _rules_of_file(path: Path) -> tuple[Rule, ...]:
@@ -371,10 +371,10 @@ def _rule_of_entry(path: Path, call: str, entry: Any) -> Rule:
         rule = from_data(Rule, {**told, "call": call})
     except ShapeError as err:
         raise P3SError(f'{path}: {call}: {err}; write for example {call} = "ring"') from err
-    return checked(replace(rule, algorithm=rule.algorithm.lower()), f"{path}: ")
+    return check_rule(replace(rule, algorithm=rule.algorithm.lower()), f"{path}: ")
 
 
-def checked(rule: Rule, where: str = "collectives: ") -> Rule:
+def check_rule(rule: Rule, where: str = "collectives: ") -> Rule:
     """Return a rule that names a known call and a known algorithm of it; else P3SError."""
     call = rule.call.removeprefix("mpi_")
     if call not in COLLECTIVES:

@@ -207,10 +207,10 @@ def _from_first(job: Job, i: int) -> Ints:
 @algorithm("linear", "alltoall")
 def alltoall_linear(w: Writer, job: Job) -> None:
     """All receives and sends are posted at once, receives upwards, sends downwards."""
-    _scattered(w, job, empty=True, at_a_time=job.p)
+    _post_batches(w, job, empty=True, at_a_time=job.p)
 
 
-def _posted(w: Writer, job: Job, *, empty: bool) -> None:
+def _post_all(w: Writer, job: Job, *, empty: bool) -> None:
     """Post all receives and sends at once, both from member 0 on; ``empty``: of nothing, too."""
     blocks = _Matrix(w, job)
     for sending in (False, True):
@@ -219,8 +219,8 @@ def _posted(w: Writer, job: Job, *, empty: bool) -> None:
     w.wait(job.everyone)
 
 
-algorithm("linear", "alltoallv", "alltoallw")(partial(_posted, empty=True))
-algorithm("linear_nonempty", "alltoallv", "alltoallw")(partial(_posted, empty=False))
+algorithm("linear", "alltoallv", "alltoallw")(partial(_post_all, empty=True))
+algorithm("linear_nonempty", "alltoallv", "alltoallw")(partial(_post_all, empty=False))
 
 
 @algorithm("posted", "allgather", "allgatherv")
@@ -273,7 +273,7 @@ def alltoall_pairwise_xor(w: Writer, job: Job) -> None:
         w.trade(r, r ^ i, *blocks.block(r, r ^ i))
 
 
-def _scattered(w: Writer, job: Job, *, empty: bool, at_a_time: int = THROTTLE) -> None:
+def _post_batches(w: Writer, job: Job, *, empty: bool, at_a_time: int = THROTTLE) -> None:
     """Post so many receives and sends at a time (MPICH); ``empty``: of nothing, too.
 
     A member's message to itself is left out.
@@ -288,8 +288,8 @@ def _scattered(w: Writer, job: Job, *, empty: bool, at_a_time: int = THROTTLE) -
             w.wait(job.everyone)
 
 
-algorithm("scattered", "alltoall")(partial(_scattered, empty=True))
-algorithm("scattered", "alltoallv", "alltoallw")(partial(_scattered, empty=False))
+algorithm("scattered", "alltoall")(partial(_post_batches, empty=True))
+algorithm("scattered", "alltoallv", "alltoallw")(partial(_post_batches, empty=False))
 
 
 @algorithm("bruck", "alltoall")
@@ -328,14 +328,14 @@ _INTEGER, _PAIR, _KIND, _MASK = 4, 8, 16, 260
 _DEGREES = {"agree": 16, "mask": 8}
 
 
-def _each(job: Job, nbytes: int) -> Ints:
+def _offset_blocks(job: Job, nbytes: int) -> Ints:
     return nbytes * np.arange(job.p + 1)
 
 
 def _before(w: Writer, job: Job, call: str, how: str) -> None:
     """Write what comes before the agreement on a number."""
     if call in _SPLITS[how]:
-        job.perform(w, "allgather", _each(job, _PAIR), 0)
+        job.perform(w, "allgather", _offset_blocks(job, _PAIR), 0)
     if call == _COUNTED:
         total = _DEGREES[how] * job.p
         job.perform(w, "reduce_scatter_block", shares(job.p, total, _INTEGER), 0)
@@ -343,7 +343,7 @@ def _before(w: Writer, job: Job, call: str, how: str) -> None:
         job.perform(w, "bcast", whole(job.p, _PAIR * job.p), 0)
 
 
-def _agreed(call: str) -> None:
+def _define_agreement(call: str) -> None:
     """Define how the members of a communicator agree in a call, in either library."""
 
     @algorithm("agree", call)
@@ -368,4 +368,4 @@ def _agreed(call: str) -> None:
 
 
 for _call in CREATIONS:
-    _agreed(_call)
+    _define_agreement(_call)

@@ -33,7 +33,7 @@ CALLS = {
 
 
 @dataclass(frozen=True)
-class Used:
+class AlgorithmUse:
     """What was taken for some calls: MPI call, members, bytes of a member (at most), algorithm."""
 
     call: str
@@ -44,7 +44,7 @@ class Used:
 
 
 @dataclass(frozen=True)
-class Expanded:
+class ExpandedSteps:
     """Steps in which collectives are messages.
 
     ``origin``: the step of the input that each step comes from. ``used``: algorithms taken.
@@ -53,7 +53,7 @@ class Expanded:
 
     steps: Steps
     origin: Ints
-    used: tuple[Used, ...] = ()
+    used: tuple[AlgorithmUse, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -79,7 +79,7 @@ def expand(
     *,
     node_of: Ints | None = None,
     most_steps: int = MOST_STEPS,
-) -> Expanded:
+) -> ExpandedSteps:
     """Return steps in which collectives (those of ``which``) are point-to-point messages.
 
     ``node_of``: node of every world rank, for libraries whose algorithms depend on it. The
@@ -96,8 +96,8 @@ def expand(
     used = _plan(calls, library, node_of, steps, most_steps, notes)
     calls = [call for call in calls if call.plan is not None]
     if not calls:
-        return Expanded(steps, np.arange(len(steps)), (), _lines(notes))
-    return Expanded(*_replaced(steps, calls), used, _lines(notes))
+        return ExpandedSteps(steps, np.arange(len(steps)), (), _lines(notes))
+    return ExpandedSteps(*_replace_calls(steps, calls), used, _lines(notes))
 
 
 def _lines(notes: dict[str, int]) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def _plan(
     steps: Steps,
     most_steps: int,
     notes: dict[str, int],
-) -> tuple[Used, ...]:
+) -> tuple[AlgorithmUse, ...]:
     """Give every call its schedule; equal calls share one."""
     known: dict[tuple[Any, ...], Schedule] = {}
     names: dict[tuple[Any, ...], str] = {}
@@ -213,7 +213,7 @@ def _plan(
         label = (call.name, p, int(sizes.max()), algorithm)
         used[label] = used.get(label, 0) + 1
     return tuple(
-        Used(f"MPI_{name.capitalize()}", p, nbytes, algorithm, times)
+        AlgorithmUse(f"MPI_{name.capitalize()}", p, nbytes, algorithm, times)
         for (name, p, nbytes, algorithm), times in used.items()
     )
 
@@ -254,7 +254,7 @@ class _Records:
 _BEFORE, _THERE, _BEHIND = 0, 1, 2
 
 
-def _anchored(steps: Steps, calls: list[_Call]) -> Iterator[_Records]:
+def _anchor_records(steps: Steps, calls: list[_Call]) -> Iterator[_Records]:
     """Yield the records of calls: those before the first wait where the call is, others later.
 
     These are before the step that completes it, or behind the last step of the rank.
@@ -279,12 +279,12 @@ def _anchored(steps: Steps, calls: list[_Call]) -> Iterator[_Records]:
         yield _Records(call, plan, which, step, key)
 
 
-def _replaced(old: Steps, calls: list[_Call]) -> tuple[Steps, Ints]:
+def _replace_calls(old: Steps, calls: list[_Call]) -> tuple[Steps, Ints]:
     """Return steps with the messages of calls in their place, and the step each comes from.
 
     Items are the old steps that stay, then the records of all calls.
     """
-    parts = list(_anchored(old, calls))
+    parts = list(_anchor_records(old, calls))
     gone = np.zeros(len(old), dtype=bool)
     gone[np.concatenate([call.steps for call in calls])] = True
     keys = np.concatenate([part.key for part in parts])

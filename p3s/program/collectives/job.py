@@ -247,7 +247,7 @@ def without_partner(p: int, mask: int) -> Iterator[tuple[Ints, Ints]]:
 
 
 @dataclass(frozen=True)
-class Folded:
+class PowerOfTwo:
     """The power of two of members that go on: ``real[v]`` is the member with new number v.
 
     Of the first 2 * ``rest`` members every second one has given its vector to its neighbour;
@@ -260,24 +260,24 @@ class Folded:
     keeper: Ints
 
     @staticmethod
-    def numbers(p: int, keep_odd: bool) -> Folded:
+    def numbers(p: int, keep_odd: bool) -> PowerOfTwo:
         """Return who goes on, without any message."""
         rest = p - power_below(p)
         pairs = 2 * np.arange(rest)
         keeper, out = pairs + keep_odd, pairs + (not keep_odd)
-        return Folded(rest, np.concatenate((keeper, np.arange(2 * rest, p))), out, keeper)
+        return PowerOfTwo(rest, np.concatenate((keeper, np.arange(2 * rest, p))), out, keeper)
 
     @staticmethod
-    def whole(w: Writer, job: Job, *, keep_odd: bool) -> Folded:
+    def whole(w: Writer, job: Job, *, keep_odd: bool) -> PowerOfTwo:
         """Every second member sends its vector to the next one, or to the one before."""
-        folded = Folded.numbers(job.p, keep_odd)
+        folded = PowerOfTwo.numbers(job.p, keep_odd)
         w.move(folded.out, folded.keeper, 0, job.nbytes, ADD)
         return folded
 
     @staticmethod
-    def by_halves(w: Writer, job: Job) -> Folded:
+    def by_halves(w: Writer, job: Job) -> PowerOfTwo:
         """Both add one half of the vector; the odd member then hands over its half."""
-        folded = Folded.numbers(job.p, False)
+        folded = PowerOfTwo.numbers(job.p, False)
         left = job.count // 2 * job.element
         out, keeper = folded.out, folded.keeper
         both, others = np.concatenate((out, keeper)), np.concatenate((keeper, out))
@@ -303,7 +303,7 @@ def elements_of(job: Job) -> Units:
     return job.count, lambda unit: unit * job.element
 
 
-def blocks_of(job: Job, folded: Folded, *, even: bool) -> Units:
+def blocks_of(job: Job, folded: PowerOfTwo, *, even: bool) -> Units:
     """Return a block for each member that goes on: as ``even`` as can be, or members' own ones.
 
     Those of a folded pair are together.
@@ -315,7 +315,7 @@ def blocks_of(job: Job, folded: Folded, *, even: bool) -> Units:
 
 
 def halve(
-    w: Writer, folded: Folded, units: Units, *, far_first: bool = False, empty: bool = True
+    w: Writer, folded: PowerOfTwo, units: Units, *, far_first: bool = False, empty: bool = True
 ) -> list[Kept]:
     """Exchange halves until every member that goes on has one share of the reduced vector.
 
@@ -335,14 +335,14 @@ def halve(
     return kept
 
 
-def double_back(w: Writer, folded: Folded, kept: list[Kept]) -> None:
+def double_back(w: Writer, folded: PowerOfTwo, kept: list[Kept]) -> None:
     """Exchange the reduced shares in the opposite order until all have the whole vector."""
     v = np.arange(len(folded.real))
     for mask, first, n in reversed(kept):
         w.trade(folded.real, folded.real[v ^ mask], first, n)
 
 
-def gather_back(w: Writer, job: Job, folded: Folded, kept: list[Kept]) -> None:
+def gather_back(w: Writer, job: Job, folded: PowerOfTwo, kept: list[Kept]) -> None:
     """Send the reduced shares towards the root; it may have dropped out when folding."""
     real, root, rest = folded.real.copy(), job.root, folded.rest
     goal = root // 2 if root < 2 * rest else root - rest

@@ -16,8 +16,8 @@ import numpy as np
 
 from p3s.base.arrays import Ints
 from p3s.program.collectives.job import (
-    Folded,
     Job,
+    PowerOfTwo,
     around,
     blocks_of,
     double_back,
@@ -61,7 +61,7 @@ algorithm("tree", *_BOTH)(
 @algorithm("recursive_doubling", "allreduce")
 def allreduce_recursive_doubling(w: Writer, job: Job) -> None:
     """Whole vectors with partners 1, 2, 4, ... away, after folding to a power of two."""
-    folded = Folded.whole(w, job, keep_odd=True)
+    folded = PowerOfTwo.whole(w, job, keep_odd=True)
     v = np.arange(len(folded.real))
     for mask in masks(len(v)):
         w.trade(folded.real, folded.real[v ^ mask], 0, job.nbytes, ADD)
@@ -73,7 +73,7 @@ def _rabenseifner(w: Writer, job: Job, *, blocks: bool) -> None:
     if not blocks and job.count < power_below(job.p):
         allreduce_linear(w, job)
         return
-    folded = Folded.whole(w, job, keep_odd=True) if blocks else Folded.by_halves(w, job)
+    folded = PowerOfTwo.whole(w, job, keep_odd=True) if blocks else PowerOfTwo.by_halves(w, job)
     units = blocks_of(job, folded, even=True) if blocks else elements_of(job)
     double_back(w, folded, halve(w, folded, units))
     folded.give_back(w, job)
@@ -123,7 +123,7 @@ def reduce_scatter_ring(w: Writer, job: Job) -> None:
 @algorithm("halving", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_halving(w: Writer, job: Job) -> None:
     """Recursive halving, far partners first, after folding to a power of two."""
-    folded = Folded.whole(w, job, keep_odd=True)
+    folded = PowerOfTwo.whole(w, job, keep_odd=True)
     halve(w, folded, blocks_of(job, folded, even=False), far_first=True, empty=False)
     first, n = job.blocks(folded.out, 1)
     full = n > 0
@@ -133,7 +133,7 @@ def reduce_scatter_halving(w: Writer, job: Job) -> None:
 @algorithm("butterfly", "reduce_scatter")
 def reduce_scatter_butterfly(w: Writer, job: Job) -> None:
     """Halving with near partners first; shares then go to the owner of the mirrored number."""
-    folded = Folded.whole(w, job, keep_odd=True)
+    folded = PowerOfTwo.whole(w, job, keep_odd=True)
     halve(w, folded, blocks_of(job, folded, even=False))
     mirror = _mirror(len(folded.real))
     pair, moves = mirror < folded.rest, mirror != np.arange(len(mirror))
@@ -193,10 +193,10 @@ def reduce_scatter_doubling(w: Writer, job: Job) -> None:
         w.trade(r[pair], other[pair], first[pair], n[pair], ADD)
         _, wanted = beyond(far)
         for has, to in without_partner(p, mask):
-            w.move(has, to, 0, wanted[has], ADD, pieces=forwarded(wanted[has]))
+            w.move(has, to, 0, wanted[has], ADD, pieces=forward_last(wanted[has]))
 
 
-def forwarded(n: Ints) -> Callable[[], Pieces]:
+def forward_last(n: Ints) -> Callable[[], Pieces]:
     """Return what tells that the last message received is sent on."""
     return lambda: [(-1, np.maximum(n, 1))]
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from p3s.base.arrays import Ints
 from p3s.program.collectives.job import (
-    Folded,
     Job,
+    PowerOfTwo,
     Tree,
     around,
     binary,
@@ -216,7 +216,7 @@ def one_by_one(w: Writer, job: Job, _tree: Tree) -> None:
 REDUCE_FRAGMENT, _FRAGMENTS, _LONG = 8192, (8192, 32768), 524288
 
 
-def swapped(w: Writer, job: Job, segment: int = 0) -> tuple[Writer, Job]:
+def swap_root(w: Writer, job: Job, segment: int = 0) -> tuple[Writer, Job]:
     """Return writer and job in which member 0 is the root; they have changed places."""
     names = job.everyone
     names[0], names[job.root] = job.root, 0
@@ -225,11 +225,11 @@ def swapped(w: Writer, job: Job, segment: int = 0) -> tuple[Writer, Job]:
 
 
 def _sent_in_fragments(w: Writer, job: Job) -> tuple[Writer, Job]:
-    return swapped(w, job, _FRAGMENTS[job.nbytes >= _LONG])
+    return swap_root(w, job, _FRAGMENTS[job.nbytes >= _LONG])
 
 
 def _reduced_in_fragments(w: Writer, job: Job) -> tuple[Writer, Job]:
-    return swapped(w, job, REDUCE_FRAGMENT)
+    return swap_root(w, job, REDUCE_FRAGMENT)
 
 
 def _along(w: Writer, job: Job, *, way: Way, tree: Callable[[int], Tree], start: Start) -> None:
@@ -246,7 +246,7 @@ _ALONG: dict[str, dict[str, tuple[Way, Callable[[int], Tree], Start]]] = {
         "binomial": (down, binomial, from_root),
         "binomial_far": (far_first, partial(knomial, radix=2), from_root),
         "knomial": (down, partial(knomial, radix=KNOMIAL_RADIX), from_root),
-        "swapped_binomial": (down, binomial, swapped),
+        "swapped_binomial": (down, binomial, swap_root),
         "swapped_chain": (down, chain, _sent_in_fragments),
     },
     "reduce": {
@@ -254,7 +254,7 @@ _ALONG: dict[str, dict[str, tuple[Way, Callable[[int], Tree], Start]]] = {
         "binary": (up, binary, from_root),
         "binomial": (up, in_order, from_root),
         "binomial_blocking": (one_by_one, in_order, from_root),
-        "swapped_binomial": (one_by_one, in_order, swapped),
+        "swapped_binomial": (one_by_one, in_order, swap_root),
         "swapped_chain": (up, chain, _reduced_in_fragments),
     },
 }
@@ -271,7 +271,7 @@ def _rabenseifner(w: Writer, job: Job, *, blocks: bool) -> None:
     if not blocks and (power_below(job.p) < 2 or job.count < power_below(job.p)):
         reduce_linear(w, job)
         return
-    folded = Folded.whole(w, job, keep_odd=False) if blocks else Folded.by_halves(w, job)
+    folded = PowerOfTwo.whole(w, job, keep_odd=False) if blocks else PowerOfTwo.by_halves(w, job)
     units = blocks_of(job, folded, even=True) if blocks else elements_of(job)
     gather_back(w, job, folded, halve(w, folded, units))
 

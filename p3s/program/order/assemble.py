@@ -25,9 +25,9 @@ from p3s.simulate.steps import (
     Steps,
     constant,
     narrow,
-    narrowed,
+    narrow_column,
     numbered_calls,
-    selected,
+    select_steps,
 )
 
 _REQUESTS = [int(op) for op in REQUESTS]
@@ -58,7 +58,7 @@ class Flat:
 
 
 @dataclass(frozen=True)
-class Assembled:
+class AssembledSteps:
     """Steps of a stretch; their weights are not yet final.
 
     assigned: per row of the trace, the events of the run that its steps stand for. fate: per row
@@ -71,7 +71,7 @@ class Assembled:
     fate: Ints
 
 
-def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool) -> Assembled:
+def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool) -> AssembledSteps:
     """Return the steps of a stretch.
 
     in_order: what lies before the stretch is known, so that a message that is under way when it
@@ -81,7 +81,7 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     flat = _lay_out(piece, kinds, rows, in_order)
     row = flat.row
     reason: np.ndarray = rows.reason.astype(np.int8)[row]
-    to, source, lonely = _paired(rows, flat, reason == Reason.EXECUTED, in_order)
+    to, source, lonely = _pair_steps(rows, flat, reason == Reason.EXECUTED, in_order)
     reason[lonely] = np.where(trace.tag[row[lonely]] < 0, Reason.NO_TAG, Reason.NO_PARTNER)
     reason[_not_by_all(rows, flat, reason == Reason.EXECUTED)] = Reason.NO_PARTNER
     # Completions whose requests are all left out.
@@ -100,7 +100,7 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     _join_halves(flat, np.flatnonzero(second) - 1, second, to, source)
     steps = _steps(rows, flat, kept & ~second, to, source, weight, piece.entries)
     phases = tuple(np.unique(trace.phase[row]).tolist())
-    return Assembled(steps, phases, assigned, fate)
+    return AssembledSteps(steps, phases, assigned, fate)
 
 
 def _join_halves(flat: Flat, merged: Ints, second: Bools, to: Ints, source: Ints) -> None:
@@ -122,7 +122,7 @@ def _steps(
     """
     trace, row, op = rows.trace, flat.row, flat.op
     waits, rooted = np.isin(op, _WAITS), np.flatnonzero(op >= int(Op.COLLECTIVE))
-    peer = narrowed(trace.peer)[row]
+    peer = narrow_column(trace.peer)[row]
     peer[rooted] = trace.root[row[rooted]]
     peer[waits] = -1
     nbytes = trace.bytes[row]
@@ -137,13 +137,13 @@ def _steps(
         start=flat.start,
         op=op,
         peer=peer,
-        tag=narrowed(rows.tag)[row],
+        tag=narrow_column(rows.tag)[row],
         comm=constant(comm, len(row)) if alike else trace.comm[row],
         bytes=nbytes,
-        peer2=_of_halves(narrowed(trace.peer), row, merged, -1),
-        tag2=_of_halves(narrowed(rows.tag), row, merged, -1),
+        peer2=_of_halves(narrow_column(trace.peer), row, merged, -1),
+        tag2=_of_halves(narrow_column(rows.tag), row, merged, -1),
         bytes2=_of_halves(trace.bytes, row, merged, 0),
-        call=narrowed(call)[row],
+        call=narrow_column(call)[row],
         work_ns=np.where(trace.is_op("MPI_Init", "MPI_Init_thread"), 0.0, trace.before)[row],
         number=flat.number,
         row=row,
@@ -204,7 +204,7 @@ def _without(full: Steps, kept: Bools, entries: float) -> Steps:
         done_start=starts(counts),
         **columns,
     )
-    return selected(everything, there)
+    return select_steps(everything, there)
 
 
 def _of_halves(values: np.ndarray, row: Ints, merged: Ints, fill: int) -> np.ndarray:
@@ -224,9 +224,9 @@ def _names(ops: tuple[str, ...], op: Ints) -> tuple[tuple[str, ...], Ints]:
     return (*(step_name(ops[k]) for k in used), "REST"), number[op]
 
 
-def _paired(rows: Rows, flat: Flat, runs: Bools, in_order: bool) -> tuple[Ints, Ints, Bools]:
+def _pair_steps(rows: Rows, flat: Flat, runs: Bools, in_order: bool) -> tuple[Ints, Ints, Bools]:
     """Return which steps meet, and which of those that run meet none."""
-    out, into = (narrowed(channel)[flat.row] for channel in (rows.out, rows.into))
+    out, into = (narrow_column(channel)[flat.row] for channel in (rows.out, rows.into))
     out[~runs], into[~runs] = -1, -1
     known = (flat.chunk, flat.sent, flat.received) if in_order else (None, None, None)
     to, source = pair_channels(out, into, *known)

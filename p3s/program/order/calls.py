@@ -20,12 +20,12 @@ from p3s.base.ops import (
     SENDRECV_RECV,
     is_file_collective,
     kind_of,
+    lacks_waiter,
     leaves_file_request,
     leaves_request,
     like,
     parts_like,
     queue_of,
-    unwaited,
 )
 from p3s.program.order.pairs import row_channels
 from p3s.program.scaled import COLLECTIVE, COMM, COMPLETION, IO, RECV, SEND, ScaledTrace
@@ -113,7 +113,7 @@ def requests_of(call: str) -> int:
         Op.START_RECV,
         Op.ICOLLECTIVE,
     )
-    return int(leaves and call not in HALF_OF_ONE and not unwaited(call))
+    return int(leaves and call not in HALF_OF_ONE and not lacks_waiter(call))
 
 
 class Reason(IntEnum):
@@ -165,7 +165,7 @@ SETUP_REASONS = tuple(
 _SET_UP = frozenset({"MPI_Init", "MPI_Init_thread", "MPI_Finalize"})
 
 
-def unmatched(trace: ScaledTrace, left_out: Iterable[LeftOut]) -> dict[str, Any]:
+def count_unmatched(trace: ScaledTrace, left_out: Iterable[LeftOut]) -> dict[str, Any]:
     """Return what of a run's messages no call of the partner meets.
 
     Keys: events and of (such sends, or receives, and how many there are: of these two the kind of

@@ -115,7 +115,7 @@ ANY, SENDS, RECEIVES = 0, 1, 2
 _KINDS, EVENTS = 48, 4000
 
 
-def wanted(posts: Ints, wants: Ints, many: Ints) -> Ints:
+def count_completions(posts: Ints, wants: Ints, many: Ints) -> Ints:
     """Return how many requests each event of a rank completes.
 
     posts, wants: requests left behind, and completed on average; many: 1 where a call may complete

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from p3s.base.arrays import Ints, mixed
+from p3s.base.arrays import Ints, mix_bits
 from p3s.model.law_types import LoopRule, Trips
 from p3s.program.order.sequence import Kind
 
@@ -72,7 +72,7 @@ class Piece:
     sorts: int
 
 
-def cut(
+def cut_stretches(
     kinds: Sequence[Kind],
     loops: Sequence[LoopRule],
     *,
@@ -178,8 +178,8 @@ class _Cutter:
         plain_scope = {k: codes < 0 for k, codes in others.items()}
         cuts: list[tuple[int, Events, Events, _Shape]] = []
         for loop in found:
-            inside = _some({k: events[others[k] == loop] for k, events in scope.items()})
-            once = _some({k: events[child[k] == loop] for k, events in here.items()})
+            inside = _drop_empty({k: events[others[k] == loop] for k, events in scope.items()})
+            once = _drop_empty({k: events[child[k] == loop] for k, events in here.items()})
             once = once or self._first_entry(inside, level)
             shape = self._shape(once, level, loop)
             if self._whole(loop, shape):
@@ -212,7 +212,7 @@ class _Cutter:
         for k, events in inside.items():
             mine = tuple(self.kinds[k].turns[events[0], :level].tolist())
             first = mine if first is None or mine < first else first
-        return _some(
+        return _drop_empty(
             {
                 k: events[(self.kinds[k].turns[events, :level] == first).all(axis=1)]
                 for k, events in inside.items()
@@ -232,7 +232,7 @@ class _Cutter:
             row = self.kinds[k].row[once[k]]
             pairs, count = np.unique(t * (int(row.max()) + 1) + row, return_counts=True)
             at, what = np.divmod(pairs, int(row.max()) + 1)
-            np.add.at(like, at, mixed(mixed(what + (k << 32)) + mixed(count)))
+            np.add.at(like, at, mix_bits(mix_bits(what + (k << 32)) + mix_bits(count)))
         rules: tuple[Trips, ...] = self.loops[loop].trips if loop in self.loops else ()
         one_rule = len(rules) == 1 and rules[0].law is not None
         return _Shape(
@@ -441,5 +441,5 @@ class _Cutter:
             self.body(level + 1, here, mine, f"{where}, {name}" if where else name)
 
 
-def _some(events: Events) -> Events:
+def _drop_empty(events: Events) -> Events:
     return {k: them for k, them in events.items() if len(them)}

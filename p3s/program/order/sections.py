@@ -15,9 +15,9 @@ from p3s.base.errors import P3SError
 from p3s.model.law_types import LoopRule, OrderedItem, TraceOrder, TripLaw
 from p3s.model.order.patterns import Pattern
 from p3s.model.order.unfold import constant_trips
-from p3s.program.order.assemble import Assembled, assemble
+from p3s.program.order.assemble import AssembledSteps, assemble
 from p3s.program.order.calls import REASON_TEXT, Reason, Rows, rows_of
-from p3s.program.order.cut import MOST_TOTAL, Piece, by_phase, cut
+from p3s.program.order.cut import MOST_TOTAL, Piece, by_phase, cut_stretches
 from p3s.program.order.sequence import Kind, kinds_by_phase, kinds_in_order, with_preferences
 from p3s.program.order.unstick import moved_earlier, unstuck
 from p3s.program.scaled import ScaledTrace, read_order, read_scaled
@@ -43,7 +43,7 @@ def most_events(trace: ScaledTrace) -> int:
     return int(min(made.max(), 2.0**62))
 
 
-def shortened(
+def shorten_loops(
     trace: ScaledTrace, order: TraceOrder
 ) -> tuple[ScaledTrace, TraceOrder, dict[int, float]]:
     """Return a trace and its order with fewer iterations of long loops; both as they are if short.
@@ -180,7 +180,7 @@ def sections_of(
     once."""
     short, times = scaled, dict[int, float]()
     if order is not None:
-        short, order, times = shortened(scaled, order)
+        short, order, times = shorten_loops(scaled, order)
         order = order if most_events(short) <= MOST_UNFOLDED else None
         short = scaled if order is None else short
     rows = rows_of(scaled, short)
@@ -214,7 +214,7 @@ def whole_run(scaled: ScaledTrace, order: TraceOrder) -> Section:
 
 
 #: Pieces of a trace, its kinds of ranks, and the steps of the pieces.
-_Cut = tuple[list[Piece], list[Kind], list[Assembled]]
+_Cut = tuple[list[Piece], list[Kind], list[AssembledSteps]]
 
 
 def _in_order(
@@ -233,7 +233,7 @@ def _in_order(
         path[kind.first[:, None] + np.arange(kind.rows)] = kind.path
 
     def pieces(whole: frozenset[int]) -> list[Piece]:
-        return cut(
+        return cut_stretches(
             kinds,
             order.loops or (),
             turns=turns,
@@ -248,7 +248,7 @@ def _in_order(
         level = int(np.argmax(apart))
         return {int(path[row, level]) for row in (send, receive)} - {-1} if apart.any() else set()
 
-    return _settled(rows, kinds, pieces, loops, whole, in_order=True)
+    return _settle_cuts(rows, kinds, pieces, loops, whole, in_order=True)
 
 
 def _by_phase(rows: Rows) -> _Cut:
@@ -263,10 +263,10 @@ def _by_phase(rows: Rows) -> _Cut:
         pair = frozenset({int(trace.phase[send]), int(trace.phase[receive])})
         return {pair} if len(pair) > 1 else set()
 
-    return _settled(rows, kinds, pieces, phases, frozenset(), in_order=False)
+    return _settle_cuts(rows, kinds, pieces, phases, frozenset(), in_order=False)
 
 
-def _settled(
+def _settle_cuts(
     rows: Rows,
     kinds: list[Kind],
     pieces_of: Callable[[frozenset[T]], list[Piece]],
@@ -289,7 +289,7 @@ def _settled(
         together |= more
 
 
-def _crossing(rows: Rows, made: Sequence[Assembled]) -> list[tuple[int, int]]:
+def _crossing(rows: Rows, made: Sequence[AssembledSteps]) -> list[tuple[int, int]]:
     """Return rows that send and rows that would receive it, none of which has found a partner.
 
     One of each kind for every channel.
@@ -310,7 +310,7 @@ def _finish(
     trace: ScaledTrace,
     reason: Ints,
     pieces: Sequence[Piece],
-    made: Sequence[Assembled],
+    made: Sequence[AssembledSteps],
     ranks: Ints | None,
 ) -> list[Section]:
     """Make the weights of every row sum up to its repeat, and list what is left out."""

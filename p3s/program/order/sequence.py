@@ -15,7 +15,13 @@ from p3s.base.tables import known_tables, numbers, read_table
 from p3s.model.law_types import TraceOrder
 from p3s.model.order.unfold import Unfolder
 from p3s.program.order.calls import Rows
-from p3s.program.order.completions import EVENTS, Sample, first_in_first_out, preferences, wanted
+from p3s.program.order.completions import (
+    EVENTS,
+    Sample,
+    count_completions,
+    first_in_first_out,
+    preferences,
+)
 from p3s.program.scaled import parts_of, read_order, scaled_head
 from p3s.simulate.steps import RECEIVES as RECEIVE_OPS
 from p3s.simulate.steps import Op
@@ -250,7 +256,7 @@ def _kind(
         for b in ends:
             at = a + np.flatnonzero(own[a:b])
             before = first_request + int(posts[:a][own[:a]].sum())
-            wants[at] = wanted(posts[at], wants[at], rows.many[mine][row[at]])
+            wants[at] = count_completions(posts[at], wants[at], rows.many[mine][row[at]])
             x, y = first_in_first_out(posts[at], wants[at])
             begin[at], end[at] = x + before, y + before
             a = b

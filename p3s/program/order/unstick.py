@@ -15,7 +15,7 @@ import numpy as np
 from p3s.base.errors import P3SError
 from p3s.base.text import plural
 from p3s.simulate.network import rough_network
-from p3s.simulate.steps import REQUESTS, SENDS, WAITS, Op, Steps, selected
+from p3s.simulate.steps import REQUESTS, SENDS, WAITS, Op, Steps, select_steps
 
 _SENDS, _WAITS = frozenset(int(op) for op in SENDS), frozenset(int(op) for op in WAITS)
 _NONBLOCKING = frozenset(int(op) for op in REQUESTS | {Op.BSEND, Op.REST})
@@ -44,7 +44,7 @@ def unstuck(steps: Steps) -> tuple[Steps, int]:
     moves = _Execution(steps).run()
     if not moves:
         return steps, 0
-    moved = _reordered(steps, moves)
+    moved = _reorder_steps(steps, moves)
     return (moved, len(moves)) if ends(moved) else (steps, 0)
 
 
@@ -194,9 +194,9 @@ class _Execution:
         return [j for j in self.members.get(key[0], ()) if j not in self.come[key]]
 
 
-def _reordered(steps: Steps, moves: list[tuple[int, int]]) -> Steps:
+def _reorder_steps(steps: Steps, moves: list[tuple[int, int]]) -> Steps:
     """Return the steps with some of them moved before others of the same rank."""
     key = np.arange(len(steps), dtype=np.float64)
     for k, (step, before) in enumerate(moves):
         key[step] = before - 1.0 + (k + 1.0) / (len(moves) + 1.0)
-    return selected(steps, np.argsort(key, kind="stable"))
+    return select_steps(steps, np.argsort(key, kind="stable"))

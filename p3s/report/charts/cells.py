@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from p3s.base.text import plural, processes
-from p3s.report.charts.draw import LETTER, Svg, at, nice_step
-from p3s.report.matrix import shaded, totals
+from p3s.report.charts.draw import LETTER, Svg, coord, nice_step
+from p3s.report.matrix import shade_levels, totals
 from p3s.report.phase_table import volume
 from p3s.report.show import Part
 from p3s.signature.matrix import CommMatrix
@@ -31,7 +31,7 @@ def matrix_chart(matrix: CommMatrix, what: str, cells: int = CELLS) -> str:
     square, ranks = matrix.binned(what, cells)
     if not square.any():
         return ""
-    levels, _ = shaded(square, LEVELS)
+    levels, _ = shade_levels(square, LEVELS)
     side = len(square)
     cell = SIDE / side
     svg = Svg(
@@ -59,8 +59,8 @@ def matrix_chart(matrix: CommMatrix, what: str, cells: int = CELLS) -> str:
                 )
         svg.path(steps, f"cell m-{level}")
     svg.parts.append(
-        f'<rect class="border" x="{at(LEFT)}" y="{at(TOP)}" width="{at(SIDE)}" '
-        f'height="{at(SIDE)}"/>'
+        f'<rect class="border" x="{coord(LEFT)}" y="{coord(TOP)}" width="{coord(SIDE)}" '
+        f'height="{coord(SIDE)}"/>'
     )
     step = max(int(nice_step(matrix.np / 6)), 1)
     scale = SIDE / (side * ranks)

@@ -57,7 +57,7 @@ class Size:
 def speedup_chart(prediction: Prediction, beside: Sequence[Curve] = (), size: Size = Size()) -> str:
     """Return speedup over processes, both logarithmic; beside: other methods' curves."""
     what = f"Speedup over the number of processes, relative to {prediction.baseline_n}"
-    curves = [_scaled(prediction, curve, lambda _, speedup: speedup) for curve in beside]
+    curves = [_scale_curve(prediction, curve, lambda _, speedup: speedup) for curve in beside]
 
     def scale(shown: Sequence[float], box: Box) -> Scale:
         shown = [*shown, *(mid for curve in curves for _, _, mid, _ in curve)]
@@ -88,14 +88,14 @@ def efficiency_chart(
         )
         for p in points_of(prediction)
     ]
-    top = min(nice_top(max(1.0, *(v for p in points for v in _known(p)))), _MOST_EFFICIENCY)
+    top = min(nice_top(max(1.0, *(v for p in points for v in _list_values(p)))), _MOST_EFFICIENCY)
 
     def scale(_shown: Sequence[float], box: Box) -> Scale:
         y = Linear(0.0, top, box.bottom, box.top)
         return y, [(tick, f"{100 * tick:.0f} %") for tick in y.ticks()]
 
     what = f"Efficiency over the number of processes, relative to {base}"
-    curves = [_scaled(prediction, curve, efficiency) for curve in beside]
+    curves = [_scale_curve(prediction, curve, efficiency) for curve in beside]
     chart = _chart(prediction, points, scale, what, size, curves, rising=False)
     if 0 < limit < top:
         y, box = chart.y(limit), chart.box
@@ -152,7 +152,7 @@ def warning_lines(warning: str, width: float) -> list[str]:
 
 
 # ---- scales --------------------------------------------------------------------------------------
-def _known(point: Point) -> list[float]:
+def _list_values(point: Point) -> list[float]:
     return [v for v in (point.speedup, point.high, point.model) if v is not None]
 
 
@@ -173,7 +173,7 @@ def _time_scale(shown: Sequence[float], box: Box) -> Scale:
     return y, [(tick, round_time(tick)) for tick in ticks]
 
 
-def _scaled(
+def _scale_curve(
     prediction: Prediction, curve: Curve, value: Callable[[int, float], float]
 ) -> list[tuple[int, float, float, float]]:
     """Return a curve of times as (count, least, middle, largest value) within the counts shown.
@@ -206,7 +206,7 @@ def _chart(
     y, ticks = scale(shown, box)
     svg = Svg(size.width, size.height, f"{what}; {_SEE}", above=above)
     chart = Axes(svg, box, _across(counts, box), y)
-    _traced(chart, prediction)
+    _shade_traced(chart, prediction)
     chart.frame(ticks, counts)
     chart.line([(p.n, p.ideal) for p in (points[0], points[-1])], "ideal")
     for rows in beside:
@@ -227,7 +227,7 @@ def _chart(
     return chart
 
 
-def _traced(chart: Axes, prediction: Prediction) -> None:
+def _shade_traced(chart: Axes, prediction: Prediction) -> None:
     """Shade the counts that were traced."""
     svg, box, largest = chart.svg, chart.box, max(prediction.traced_counts, default=0)
     if not prediction.counts[0].n <= largest < prediction.last.n:
@@ -275,13 +275,13 @@ def _numbers(chart: Axes, prediction: Prediction, points: Sequence[Point]) -> No
     each = zip(prediction.counts, points_of(prediction), places, ends, strict=True)
     for row, point, x, (left, right) in each:
         if right - left >= 1.5:
-            svg.group("hit", "\n".join(_told(point, row)))
+            svg.group("hit", "\n".join(_describe_count(point, row)))
             svg.rect(left, box.top, right - left, box.bottom - box.top, "catch")
             svg.line((x, box.top), (x, box.bottom), "guide")
             svg.end()
 
 
-def _told(point: Point, row: Count) -> list[str]:
+def _describe_count(point: Point, row: Count) -> list[str]:
     """Return the numbers of a count."""
     sure = interval_of(row)
     told = [

@@ -17,7 +17,7 @@ LETTER = 6.6
 LINE = 18.0
 
 
-def at(value: float) -> str:
+def coord(value: float) -> str:
     """Return a coordinate as text."""
     text = f"{value:.1f}"
     return text[:-2] if text.endswith(".0") else text
@@ -40,7 +40,7 @@ class Svg:
         self.width, self.height = width, height
         top = LINE * len(above)
         self.parts = [
-            f'<svg class="{kind}" viewBox="0 {at(-top)} {at(width)} {at(height + top)}" '
+            f'<svg class="{kind}" viewBox="0 {coord(-top)} {coord(width)} {coord(height + top)}" '
             f'role="img" aria-label="{escape(label)}">'
         ]
         for k, line in enumerate(above):
@@ -62,7 +62,8 @@ class Svg:
         """Draw a straight line."""
         (x1, y1), (x2, y2) = start, stop
         self.parts.append(
-            f'<line class="{kind}" x1="{at(x1)}" y1="{at(y1)}" x2="{at(x2)}" y2="{at(y2)}"/>'
+            f'<line class="{kind}" x1="{coord(x1)}" y1="{coord(y1)}" '
+            f'x2="{coord(x2)}" y2="{coord(y2)}"/>'
         )
 
     def rect(
@@ -72,14 +73,14 @@ class Svg:
         if width <= 0 or height <= 0:
             return
         head = (
-            f'<rect class="{kind}" x="{at(x)}" y="{at(y)}" width="{at(max(width, 0.1))}" '
-            f'height="{at(max(height, 0.1))}"'
+            f'<rect class="{kind}" x="{coord(x)}" y="{coord(y)}" width="{coord(max(width, 0.1))}" '
+            f'height="{coord(max(height, 0.1))}"'
         )
         self.parts.append(f"{head}>{_title(title)}</rect>" if title else f"{head}/>")
 
     def circle(self, x: float, y: float, radius: float, kind: str, title: str = "") -> None:
         """Draw a circle."""
-        head = f'<circle class="{kind}" cx="{at(x)}" cy="{at(y)}" r="{at(radius)}"'
+        head = f'<circle class="{kind}" cx="{coord(x)}" cy="{coord(y)}" r="{coord(radius)}"'
         self.parts.append(f"{head}>{_title(title)}</circle>" if title else f"{head}/>")
 
     def polyline(self, pairs: Pairs, kind: str) -> None:
@@ -101,7 +102,7 @@ class Svg:
         """Write a text; ``anchor``: start, middle or end of it is at x."""
         look = f' class="{kind}"' if kind else ""
         side = f' text-anchor="{anchor}"' if anchor != "start" else ""
-        self.parts.append(f'<text{look} x="{at(x)}" y="{at(y)}"{side}>{escape(words)}</text>')
+        self.parts.append(f'<text{look} x="{coord(x)}" y="{coord(y)}"{side}>{escape(words)}</text>')
 
     def grid(self, ticks: Iterable[tuple[float, str]], left: float, right: float) -> None:
         """Draw lines across, each with its label to the left."""
@@ -113,7 +114,7 @@ class Svg:
         self, places: Sequence[float], texts: Sequence[str], y: float, gap: float = 8.0
     ) -> list[float]:
         """Write texts below places, those that have room; return the places that have one."""
-        shown = zip(places, texts, spaced(places, texts, gap), strict=True)
+        shown = zip(places, texts, fit_labels(places, texts, gap), strict=True)
         kept = [(x, text) for x, text, keep in shown if keep]
         for x, text in kept:
             self.text(x, y, text, anchor="middle")
@@ -125,7 +126,7 @@ def _title(text: str) -> str:
 
 
 def _points(pairs: Pairs) -> str:
-    return " ".join(f"{at(x)},{at(y)}" for x, y in pairs)
+    return " ".join(f"{coord(x)},{coord(y)}" for x, y in pairs)
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ def log_ends(
     return (low, high) if high > low else (low / base, high * base)
 
 
-def spaced(
+def fit_labels(
     places: Sequence[float], texts: Sequence[str], gap: float = 8.0, letter: float = 6.6
 ) -> list[bool]:
     """Tell which labels have room beside each other; the last one always stays."""

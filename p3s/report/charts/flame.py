@@ -12,7 +12,7 @@ from html import escape
 
 from p3s.base.text import factor, percent, processes, seconds
 from p3s.report.call_tree import PARTS, CallTree, Node, Spent
-from p3s.report.charts.draw import at
+from p3s.report.charts.draw import coord
 from p3s.report.charts.stacks import Legend
 from p3s.report.costs import KIND_NAMES
 
@@ -55,28 +55,28 @@ def _frames(node: Node, x: float, level: int, whole: float) -> Iterator[Frame]:
         return
     name = node.name if not node.phase else f"{node.name} (phase {node.phase})"
     yield Frame(x, node.spent.total() / whole, level, name, node.spent, node.before)
-    inner = [(each, each.spent) for each in _known(node) if each.spent]
+    inner = [(each, each.spent) for each in _yield_timed(node) if each.spent]
     for each, spent in sorted(inner, key=lambda pair: -pair[1].total()):
         yield from _frames(each, x, level + 1, whole)
         x += spent.total() / whole
     for part in PARTS:
-        now = _own(node.spent, [spent for _, spent in inner], part)
-        before = _own(node.before, [each.before for each, _ in inner], part)
+        now = _subtract_inner(node.spent, [spent for _, spent in inner], part)
+        before = _subtract_inner(node.before, [each.before for each, _ in inner], part)
         if now:
             yield Frame(x, now.total() / whole, level + 1, KIND_NAMES[part], now, before)
             x += now.total() / whole
 
 
-def _known(node: Node) -> Iterator[Node]:
+def _yield_timed(node: Node) -> Iterator[Node]:
     """Yield the nodes in one that have a time; of those that have none what is in them."""
     for each in node.body:
         if each.spent is None:
-            yield from _known(each)
+            yield from _yield_timed(each)
         elif each.kind != "call":
             yield each
 
 
-def _own(whole: Spent | None, inner: Sequence[Spent | None], part: str) -> Spent:
+def _subtract_inner(whole: Spent | None, inner: Sequence[Spent | None], part: str) -> Spent:
     """Return a part of the time of a node that is in none of those in it."""
     if whole is None:
         return Spent()
@@ -104,14 +104,14 @@ def flame_chart(tree: CallTree) -> str:
     high = (max(frame.level for frame in frames) + 1) * ROW
     what = f"Predicted time at {processes(tree.n)} by call path; arrow keys move, Enter enlarges"
     parts = [
-        f'<svg class="flame" viewBox="0 0 {at(WIDTH)} {at(high)}" role="tree" '
+        f'<svg class="flame" viewBox="0 0 {coord(WIDTH)} {coord(high)}" role="tree" '
         f'aria-label="{escape(what)}">'
     ]
-    parts += [_drawn(tree, frame, k == 0) for k, frame in enumerate(frames)]
+    parts += [_draw_frame(tree, frame, k == 0) for k, frame in enumerate(frames)]
     return "".join([*parts, "</svg>"])
 
 
-def told(tree: CallTree, frame: Frame) -> str:
+def describe_frame(tree: CallTree, frame: Frame) -> str:
     """Return what a frame is, in words."""
     share = percent(frame.width)
     ratio = growth(tree, frame.now, frame.then)
@@ -119,22 +119,23 @@ def told(tree: CallTree, frame: Frame) -> str:
     return f"{frame.name}: {seconds(frame.now.total())}, {share} at {tree.n:,}; {was}"
 
 
-def _drawn(tree: CallTree, frame: Frame, first: bool) -> str:
+def _draw_frame(tree: CallTree, frame: Frame, first: bool) -> str:
     x, wide, y = frame.x * WIDTH, max(frame.width * WIDTH - GAP, 0.5), frame.level * ROW
     step = step_of(growth(tree, frame.now, frame.then))
-    label = shortened(frame.name, wide)
-    words = escape(told(tree, frame))
-    text = f'<text x="{at(x + 6)}" y="{at(y + 16)}">{escape(label)}</text>'
+    label = shorten_start(frame.name, wide)
+    words = escape(describe_frame(tree, frame))
+    text = f'<text x="{coord(x + 6)}" y="{coord(y + 16)}">{escape(label)}</text>'
     return (
         f'<g class="ff g-{step}" role="treeitem" aria-level="{frame.level + 1}" '
         f'aria-label="{words}" tabindex="{0 if first else -1}" data-t="{escape(frame.name)}">'
         f"<title>{words}</title>"
-        f'<rect x="{at(x)}" y="{at(y)}" width="{at(wide)}" height="{at(ROW - GAP)}" rx="2"/>'
+        f'<rect x="{coord(x)}" y="{coord(y)}" width="{coord(wide)}" '
+        f'height="{coord(ROW - GAP)}" rx="2"/>'
         f"{text}</g>"
     )
 
 
-def shortened(name: str, wide: float) -> str:
+def shorten_start(name: str, wide: float) -> str:
     """Return as much of a name as has room, its end first: what is called, not by whom."""
     room = int((wide - 10) / LETTER)
     if room >= len(name):

@@ -60,7 +60,7 @@ def _style() -> tuple[Looks, tuple[Rule, ...]]:
     return colours, tuple(sorted(rules, key=lambda rule: rule[2]))
 
 
-def inlined(markup: str, colours: Mapping[str, str] | None = None) -> ElementTree.Element:
+def inline_styles(markup: str, colours: Mapping[str, str] | None = None) -> ElementTree.Element:
     """Return a chart as a tree whose elements say how they look, in light colours.
 
     ``colours``: others instead, by the name of their variable. What shows only under the pointer
@@ -84,7 +84,7 @@ def _inline(parent: ElementTree.Element, colours: Looks) -> None:
         inside = {**colours, **({"--c": looks["--c"]} if "--c" in looks else {})}
         for name, value in looks.items():
             if name != "--c":
-                element.set(name, _resolved(value, inside).removesuffix("px"))
+                element.set(name, _resolve_colours(value, inside).removesuffix("px"))
         _inline(element, inside)
 
 
@@ -97,7 +97,7 @@ def _looks(element: ElementTree.Element) -> dict[str, str]:
     return found
 
 
-def _resolved(value: str, colours: Looks) -> str:
+def _resolve_colours(value: str, colours: Looks) -> str:
     while match := _VARIABLE.search(value):
         value = value.replace(match[0], colours.get(match[1], "none"))
     return value

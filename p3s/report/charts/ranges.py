@@ -27,7 +27,7 @@ def interval_chart(row: Count) -> str:
     x = Linear(low - room, high + room, left, WIDTH - RIGHT)
     for tick in x.ticks():
         svg.line((x(tick), TOP), (x(tick), bottom), "grid")
-        svg.text(x(tick), bottom + 18, _signed(tick), anchor="middle")
+        svg.text(x(tick), bottom + 18, _format_change(tick), anchor="middle")
     svg.line((x(0.0), TOP), (x(0.0), bottom), "axis")
     for k, (name, kind, low, high) in enumerate(shown):
         place = TOP + LINE * (k + 0.5)
@@ -38,7 +38,7 @@ def interval_chart(row: Count) -> str:
     return svg.markup()
 
 
-def _signed(value: float) -> str:
+def _format_change(value: float) -> str:
     """Return a change in per cent."""
     if abs(value) < 1e-9:
         return "0 %"

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from p3s.base.text import percent, processes, seconds
-from p3s.report.charts.draw import Axes, Box, Linear, Svg, hatching, nice_top, spaced
+from p3s.report.charts.draw import Axes, Box, Linear, Svg, fit_labels, hatching, nice_top
 from p3s.report.costs import KIND_NAMES, KINDS, Stack, Stacks
 
 SIZE = (560.0, 330.0)
@@ -75,7 +75,7 @@ def stack_chart(
     chart = Axes(svg, box, lambda n: places[int(n)], y)
     chart.frame([(tick, _label(tick, measure)) for tick in y.ticks()], counts)
     totals = [_label(bar.top, measure) for bar in bars]
-    keep = spaced(list(places.values()), totals, 6)
+    keep = fit_labels(list(places.values()), totals, 6)
     for bar, centre, total, shown in zip(bars, places.values(), totals, keep, strict=True):
         below, left = 0.0, centre - wide / 2
         for kind, name, value in bar.parts:

@@ -10,7 +10,7 @@ import typer
 from p3s.base.artefacts import schema_of
 from p3s.base.errors import UsageError
 from p3s.base.text import one_line
-from p3s.cli.common import check_output, emit_json, launcher_words, out, quoted, say
+from p3s.cli.common import check_output, emit_json, launcher_words, out, quote_word, say
 from p3s.cli.declared import argument, option
 from p3s.cli.helptext import Command, WithLauncher
 from p3s.cli.options import DIMS, JSON_OPTION
@@ -129,13 +129,13 @@ def fit(
         raise UsageError("--expression and the options after it are for --family tree")
     output = output or Path("baseline.json")
     check_output(output, "baseline.json", "fitted baseline", BASELINE.read)
-    made = _fitted(read(times, processes), family, weights, least, most, reduce, where, hold)
+    made = _fit_times(read(times, processes), family, weights, least, most, reduce, where, hold)
     made.save(output)
     if json_:
         emit_json(made.as_file())
     else:
         out(text.show(made))
-    say(f"next: p3s baseline predict {quoted(output)} -n {8 * max(made.counts)}")
+    say(f"next: p3s baseline predict {quote_word(output)} -n {8 * max(made.counts)}")
     return 0
 
 
@@ -182,23 +182,23 @@ def predict(
     if family == "tree":
         raise UsageError(
             f"--family tree: {one_line(str(file))} holds no tree; fit one first: p3s baseline fit "
-            f"{quoted(file)} --family tree"
+            f"{quote_word(file)} --family tree"
         )
     made = (
         BASELINE.read(file)
         if schema == BASELINE.schema
-        else _fitted(read(file, processes), family, weights, least, most, reduce, where, hold)
+        else _fit_times(read(file, processes), family, weights, least, most, reduce, where, hold)
     )
     inputs = numbers(given or [])
     said = made.say(wanted, inputs)
     compared = None
     if against is not None:
         runs = pairs(where or []) | {name: f"{value:g}" for name, value in inputs.items()}
-        compared = text.compared(said, read(against, processes), runs)
+        compared = text.compare_counts(said, read(against, processes), runs)
     if json_:
         emit_json(text.as_json(made, said, compared))
     else:
-        out(text.predicted(made, said, compared))
+        out(text.render_baseline(made, said, compared))
     ratio = max(each.ratio for each in said)
     if ratio <= TESTED_RATIO:
         return 0
@@ -269,7 +269,7 @@ def run(
         emit_json(as_json(times))
     else:
         out(text.runs_table(times))
-    say(f"next: p3s baseline fit {quoted(output)}")
+    say(f"next: p3s baseline fit {quote_word(output)}")
     if not failed:
         return 0
     say(f"{len(failed)} of {len(times.runs)} runs set aside; np={failed[0].n}: {failed[0].why}")
@@ -279,7 +279,7 @@ def run(
 # ---- reading options -----------------------------------------------------------------------
 
 
-def _fitted(
+def _fit_times(
     times: Times,
     family: str,
     weights: str,

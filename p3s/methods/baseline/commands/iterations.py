@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from p3s.base.text import percent, plural, seconds, table
-from p3s.cli.common import check_output, emit_json, out, quoted, say
+from p3s.cli.common import check_output, emit_json, out, quote_word, say
 from p3s.cli.declared import argument, option
 from p3s.cli.helptext import Command
 from p3s.cli.options import JSON_OPTION
 
 if TYPE_CHECKING:
-    from p3s.methods.baseline.iterations import Iterated
+    from p3s.methods.baseline.iterations import IterationTimes
 
 _ITERATIONS = """TABLE: CSV or Parquet, a row per iteration (see master-worker.md).
 
@@ -50,17 +50,17 @@ def iterations(
 
     Exit code 3 when workers are not balanced, or iterations or messages not stable, in some runs.
     """
-    from p3s.methods.baseline.iterations import iterated
+    from p3s.methods.baseline.iterations import time_iterations
     from p3s.methods.baseline.read import as_json, write
 
     check_output(output, "times.csv")
-    found = iterated(tables, statistic, skip=skip, computed=computed)
+    found = time_iterations(tables, statistic, skip=skip, computed=computed)
     write(output, found.times)
     if json_:
         emit_json(as_json(found.times))
     else:
-        out(_shown(found))
-    say(f"next: p3s baseline fit {quoted(output)} --family tree --workers n-1 --validate 3")
+        out(_render_imbalance(found))
+    say(f"next: p3s baseline fit {quote_word(output)} --family tree --workers n-1 --validate 3")
     if not found.doubtful:
         return 0
     counted = Counter(code for _, checked in found.doubtful for code in checked.codes)
@@ -69,7 +69,7 @@ def iterations(
     return 3
 
 
-def _shown(found: Iterated) -> str:
+def _render_imbalance(found: IterationTimes) -> str:
     """Return how many runs there are, and those that are least balanced as a table."""
     even = len(found.runs) - len(found.doubtful)
     text = f"{plural(len(found.runs), 'run')}, {even} balanced and stable"

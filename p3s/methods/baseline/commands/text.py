@@ -8,7 +8,7 @@ from p3s.base.errors import P3SError
 from p3s.base.text import ends, one_line, percent, table
 
 if TYPE_CHECKING:
-    from p3s.methods.baseline.model import Baseline, Said
+    from p3s.methods.baseline.model import Baseline, BaselineEstimate
     from p3s.methods.baseline.times import Times
 
 
@@ -61,7 +61,9 @@ def _about(made: Baseline) -> list[str]:
     return [*lines, *(f"note: {note}" for note in made.notes)]
 
 
-def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -> str:
+def render_baseline(
+    made: Baseline, said: list[BaselineEstimate], compared: dict[str, Any] | None
+) -> str:
     from p3s.methods.baseline.agreement import join
 
     errors = {row["n"]: row for row in (compared or {}).get("targets", ())}
@@ -94,14 +96,16 @@ def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None)
     return "\n".join(lines)
 
 
-def compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str, Any]:
+def compare_counts(
+    said: list[BaselineEstimate], times: Times, where: dict[str, str]
+) -> dict[str, Any]:
     """Return the errors at all asked counts; counts without a run say why."""
     from p3s.laws.statistics import scores
-    from p3s.methods.baseline.times import TOTAL, by_target, chosen
+    from p3s.methods.baseline.times import TOTAL, by_target, select_runs
 
     named = {name for run in times.runs for name, _ in (*run.inputs, *run.labels)}
     wanted = {name: value for name, value in where.items() if name in named}
-    mine = [run for run in chosen(times.runs, wanted) if run.component == TOTAL]
+    mine = [run for run in select_runs(times.runs, wanted) if run.component == TOTAL]
     if len({(run.labels, run.inputs) for run in mine}) > 1:
         raise P3SError("--against: run times of several kinds; choose one with --where NAME=VALUE")
     runs: dict[int, list[float]] = {}
@@ -129,7 +133,9 @@ def compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str,
     }
 
 
-def as_json(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -> dict[str, Any]:
+def as_json(
+    made: Baseline, said: list[BaselineEstimate], compared: dict[str, Any] | None
+) -> dict[str, Any]:
     from p3s.methods.baseline.model import TESTED_RATIO
 
     return {

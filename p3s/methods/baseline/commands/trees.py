@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from p3s.base.errors import UsageError
-from p3s.base.text import ends, figures, joined, percent, plural, seconds, table
-from p3s.cli.common import check_output, emit_json, header, out, quoted, say
+from p3s.base.text import ends, figures, join_words, percent, plural, seconds, table
+from p3s.cli.common import check_output, emit_json, header, out, quote_word, say
 from p3s.cli.declared import argument, option
 from p3s.cli.helptext import Command
 from p3s.cli.options import JSON_OPTION
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from p3s.methods.baseline.treeruns import Plan, Reading
     from p3s.methods.baseline.trees.choose import Choice, Limits
     from p3s.methods.baseline.trees.diagnostics import Best, Group, Region, Report, Verdict
-    from p3s.methods.baseline.trees.store import Stored
+    from p3s.methods.baseline.trees.store import StoredTree
     from p3s.methods.baseline.trees.types import Tree
 
 _CHECK = """\b
@@ -60,8 +60,8 @@ def fit_tree(times: Path, processes: str, output: Path, plan: Plan, json_: bool)
     if json_:
         emit_json(TREE.data(stored))
     else:
-        out(_shown(stored))
-    say(f"next: p3s baseline check {quoted(output)} {quoted(times)}")
+        out(_render_tree(stored))
+    say(f"next: p3s baseline check {quote_word(output)} {quote_word(times)}")
     return 0
 
 
@@ -93,7 +93,7 @@ def plan_of(
     return Plan(expression or EXPRESSION, words, growing, reading, validate, prune)
 
 
-def _shown(stored: Stored) -> str:
+def _render_tree(stored: StoredTree) -> str:
     from p3s.methods.baseline.trees.diagnostics import shares
 
     tree = stored.tree
@@ -124,7 +124,7 @@ def _own_error(tree: Tree) -> float:
 
 
 def predict_tree(
-    stored: Stored, counts: list[int], given: dict[str, float], affinity: str, json_: bool
+    stored: StoredTree, counts: list[int], given: dict[str, float], affinity: str, json_: bool
 ) -> int:
     """Say what a tree tells of process counts; exit code 3 outside the runs it was grown from."""
     import numpy as np
@@ -170,13 +170,13 @@ def _outside(extrapolated: bool) -> int:
     return 3
 
 
-def _workers(stored: Stored, n: int) -> int:
+def _workers(stored: StoredTree, n: int) -> int:
     if n <= stored.others:
         raise UsageError(f"-n {n}: {plural(stored.others, 'process', 'processes')} of it works not")
     return n - stored.others
 
 
-def _workload(given: dict[str, float], stored: Stored) -> float:
+def _workload(given: dict[str, float], stored: StoredTree) -> float:
     for name in ("workload", "W"):
         if name in given:
             return given.pop(name)
@@ -214,11 +214,11 @@ def check(
     5 % are outliers, at workloads that the tree was not grown from.
     """
     from p3s.methods.baseline.read import read
-    from p3s.methods.baseline.treeruns import Reading, checked
+    from p3s.methods.baseline.treeruns import Reading, check_tree
     from p3s.methods.baseline.trees.store import TREE
 
     reading = Reading(workload=workload, where=pairs(where or []), reduction=reduce)
-    found = checked(TREE.read(file), read(times, processes), reading)
+    found = check_tree(TREE.read(file), read(times, processes), reading)
     if json_:
         emit_json(_report_json(found))
     else:
@@ -250,7 +250,7 @@ def _region(found: Region) -> str:
     if not found.workloads:
         return ""
     return (
-        f"measure next: workload {joined([f'{w:g}' for w in found.workloads])} in all "
+        f"measure next: workload {join_words([f'{w:g}' for w in found.workloads])} in all "
         f"configurations; at {ends(found.low, found.high, 'g')} a quarter of the errors is above "
         f"{percent(found.box.third)}"
     )
@@ -280,7 +280,7 @@ def _groups(found: Sequence[Group]) -> str:
 def _verdict(found: Verdict | None) -> str:
     if found is None:
         return ""
-    words = "passes" if found.passed else f"does not pass ({joined(found.broken)})"
+    words = "passes" if found.passed else f"does not pass ({join_words(found.broken)})"
     wide = (
         f"; beyond that at workload {', '.join(f'{w:g}' for w in found.wide)}" if found.wide else ""
     )
@@ -350,7 +350,7 @@ def advise(
     k = [float(_workers(stored, n)) for n in by_rule(counts, "-n")] if counts else []
     t = [float(n) for n in by_rule(threads, "--threads")] if threads else []
     limits = Limits(max_cores, max_processes, None, stored.others, per_node, node_cores)
-    found = _chosen(
+    found = _choose_best(
         stored,
         workload,
         values,
@@ -381,8 +381,8 @@ def advise(
     return _outside(found[0][0].extrapolated)
 
 
-def _chosen(
-    stored: Stored,
+def _choose_best(
+    stored: StoredTree,
     workload: float,
     inputs: dict[str, float],
     grid: tuple[list[float], list[float]],
@@ -403,7 +403,7 @@ def _chosen(
     return sorted(found, key=lambda each: each[0].objective)[:top]
 
 
-def _advice(found: list[tuple[Choice, str]], stored: Stored, objective: str) -> str:
+def _advice(found: list[tuple[Choice, str]], stored: StoredTree, objective: str) -> str:
     rows = []
     for choice, affinity in found:
         value = seconds(choice.value)

@@ -63,7 +63,7 @@ class Choice:
     """One configuration: what it is, what the tree says of it, and by what it was chosen.
 
     ``row``: its number among those asked; ``leaf``, ``extrapolated``, ``outside``, ``clipped``: as
-    in :class:`p3s.methods.baseline.trees.evaluate.Said`; ``error``: root mean square of the
+    in :class:`p3s.methods.baseline.trees.evaluate.TreeEstimate`; ``error``: root mean square of the
     relative errors of the leaf's own runs.
     """
 

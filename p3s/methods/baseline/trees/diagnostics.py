@@ -70,7 +70,7 @@ def errors_of(tree: Tree, table: Table) -> Floats:
     return np.abs(said.value - table.y) / table.y
 
 
-def used(tree: Tree) -> list[str]:
+def list_variables(tree: Tree) -> list[str]:
     """Return the variables that a tree splits on, in their order."""
     there = {node.split.variable for node in tree.nodes if node.split}
     return [name for name in tree.variables if name in there]
@@ -317,7 +317,7 @@ def prune(tree: Tree, table: Table) -> Tree:
         if split is not None:
             (left, one, less), (right, other, more) = take(split.left), take(split.right)
             rows, below = np.concatenate([one, other]), less + more
-        own = _missed(tree, node, design[rows], table.y[rows])
+        own = _sum_errors(tree, node, design[rows], table.y[rows])
         if split is None or (len(rows) and own <= below):
             del found[number + 1 :]
             return number, rows, min(own, below)
@@ -328,7 +328,7 @@ def prune(tree: Tree, table: Table) -> Tree:
     return replace(tree, nodes=tuple(found))
 
 
-def _missed(tree: Tree, node: Node, design: Floats, y: Floats) -> float:
+def _sum_errors(tree: Tree, node: Node, design: Floats, y: Floats) -> float:
     """Return the sum of relative errors of a node's own regression."""
     value = design @ np.array(node.coefficients)
     low, high = CLIP[0] * node.low, CLIP[1] * node.high
@@ -356,7 +356,7 @@ def report(tree: Tree, runs: Table, regions: int = 1) -> Report:
     runs = _same_levels(runs, tree)
     new = unseen(tree, runs)
     seen, fresh = runs.only(~new), runs.only(new)
-    found = groups(seen, errors_of(tree, seen), used(tree)) if len(seen) else []
+    found = groups(seen, errors_of(tree, seen), list_variables(tree)) if len(seen) else []
     if not len(fresh):
         return Report(tuple(found), shares(tree))
     said = Evaluator.of(tree).predict(fresh.columns)

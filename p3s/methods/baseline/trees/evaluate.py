@@ -19,7 +19,7 @@ _NONE = (np.inf, np.inf)
 
 
 @dataclass(frozen=True)
-class Said:
+class TreeEstimate:
     """What a tree says of rows.
 
     ``value``: above zero; ``leaf``: number of the node that counts most; ``extrapolated``: a
@@ -88,7 +88,7 @@ class Evaluator:
         """
         return self._main(self._parts(z), len(z))
 
-    def predict(self, columns: Mapping[str, Floats]) -> Said:
+    def predict(self, columns: Mapping[str, Floats]) -> TreeEstimate:
         """Return what the tree says of rows; ``columns``: a value of each variable per row.
 
         Errors: UsageError for a variable that is missing.
@@ -106,7 +106,9 @@ class Evaluator:
         value = np.asarray(np.bincount(parts.row, parts.weight * held, rows), dtype=float)
         clipped = np.bincount(parts.row, held != raw, rows) > 0
         leaf = self._main(parts, rows)
-        return Said(value, leaf, _beyond(self.tree, columns), self._outside(parts, z), clipped)
+        return TreeEstimate(
+            value, leaf, _beyond(self.tree, columns), self._outside(parts, z), clipped
+        )
 
     def _parts(self, z: Floats) -> _Parts:
         """Return the leaves of rows: two for each split that a row lies in the gap of."""

@@ -43,7 +43,7 @@ def read_caches(path: Path) -> Caches:
 COUNTER = re.compile(r"(s|pl3_|tl3_|l2_)\d+", re.ASCII)
 
 
-def derived(workload: Floats, workers: Floats, threads: Floats) -> dict[str, Floats]:
+def derive_features(workload: Floats, workers: Floats, threads: Floats) -> dict[str, Floats]:
     """Return the variables w2, w1, workers, workload, local_workld, threads of runs.
 
     w2 = W^2 / (K T), w1 = W / (K T) (eq. 4.2), local_workld = W / K.

@@ -82,7 +82,7 @@ def log_p(x: float, k: int, pi: float, steps: int | None = None) -> float:
         p = float(chdtrc(k, x))
         return math.log(p) if p > 0 else tail(x, k, 0.4999)
     if steps is not None:
-        x = _moved(x, pi, steps)
+        x = _shift_boundary(x, pi, steps)
     far = tail(x, k, pi)
     if x > k and far < math.log(_TAIL):
         return far
@@ -90,7 +90,7 @@ def log_p(x: float, k: int, pi: float, steps: int | None = None) -> float:
     return math.log(min(1.0, p)) if p > _TAIL else far
 
 
-def _moved(x: float, pi: float, steps: int) -> float:
+def _shift_boundary(x: float, pi: float, steps: int) -> float:
     """Return the boundary of the continuous process that is passed as often as ``x`` by steps."""
     at = np.arange(round(pi * steps), round((1 - pi) * steps) + 1) / steps
     gaps = np.diff(np.log(at / (1 - at)))
@@ -188,7 +188,7 @@ def least_stable(
     return (min(kept, key=lambda test: test.log_p), tested) if tested else None
 
 
-def corrected(log: float, tests: int) -> float:
+def correct_log_p(log: float, tests: int) -> float:
     """Return ln of a p-value corrected for the number of tests (Bonferroni, as in R's party).
 
     min(1, m p) for p up to 0.01, else 1 - (1 - p)^m.
@@ -313,7 +313,9 @@ class _Grower:
         if found is None:
             return None
         test, tested = found
-        return replace(test, log_p=corrected(test.log_p, tested)) if growing.bonferroni else test
+        return (
+            replace(test, log_p=correct_log_p(test.log_p, tested)) if growing.bonferroni else test
+        )
 
     def cut(self, made: Fit, rows: Rows, z: Floats, test: Test | None) -> splits.Cut | None:
         """Return the cut of the least stable variable; None: the node is a leaf."""

@@ -141,12 +141,10 @@ class _Reader:
             case ast.UnaryOp(op=ast.UAdd()):
                 return self.linear(node.operand)
             case ast.UnaryOp(op=ast.USub()):
-                return _negated(self.linear(node.operand))
+                return _negate(self.linear(node.operand))
             case ast.BinOp(op=ast.Add() | ast.Sub()):
                 total, part = self.linear(node.left), self.linear(node.right)
-                for name, expr in (
-                    _negated(part) if isinstance(node.op, ast.Sub) else part
-                ).items():
+                for name, expr in (_negate(part) if isinstance(node.op, ast.Sub) else part).items():
                     total[name] = add(total[name], expr) if name in total else expr
                 return total
             case ast.BinOp(op=ast.Mult()):
@@ -219,5 +217,5 @@ class _Reader:
         return made[""]
 
 
-def _negated(made: _Linear) -> _Linear:
+def _negate(made: _Linear) -> _Linear:
     return {name: mul(num(-1), expr) for name, expr in made.items()}

@@ -11,9 +11,9 @@ import numpy as np
 from p3s.base.arrays import Floats
 from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, UsageError
-from p3s.base.serialise import Published
+from p3s.base.serialise import FileFormat
 from p3s.methods.baseline.trees.evaluate import Evaluator
-from p3s.methods.baseline.trees.features import Caches, counter_columns, derived
+from p3s.methods.baseline.trees.features import Caches, counter_columns, derive_features
 from p3s.methods.baseline.trees.types import Tree
 
 #: The variable that says how threads and processes are placed, and its words.
@@ -21,7 +21,7 @@ AFFINITY, AFFINITIES = "affinity", ("close", "far")
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTree:
     """A tree with what is needed to ask it.
 
     ``others``: processes that are no workers, as a master; ``cores``: socket, L3 and L2 of every
@@ -72,14 +72,16 @@ class Stored:
         had both. Errors: UsageError for a placement that the runs or the node do not have.
         """
         k, t = np.asarray(pairs, dtype=float).T
-        made = derived(np.full(len(k), float(workload)), k, t)
+        made = derive_features(np.full(len(k), float(workload)), k, t)
         made |= {name: np.full(len(k), value) for name, value in inputs.items()}
         made["processes"] = k + self.others
         far = self._far(affinity)
         if AFFINITY in self.tree.levels:
             made[AFFINITY] = np.full(len(k), float(self.tree.levels[AFFINITY].index(affinity)))
         if self.cores:
-            made |= placed(self.cores, made["processes"], t, self.per_node, np.full(len(k), far))
+            made |= count_sharers(
+                self.cores, made["processes"], t, self.per_node, np.full(len(k), far)
+            )
         return made
 
     def fitting(self, pairs: Floats) -> Floats:
@@ -103,7 +105,7 @@ class Stored:
         return (affinity or known) == "far"
 
 
-def placed(
+def count_sharers(
     cores: Sequence[tuple[int, int, int]],
     processes: Floats,
     threads: Floats,
@@ -125,10 +127,10 @@ def rows_of_cores(caches: Caches) -> tuple[tuple[int, int, int], ...]:
     return tuple(rows)
 
 
-TREE = Published("p3s.tree", 2, Stored, again="fit it again: p3s baseline fit")
+TREE = FileFormat("p3s.tree", 2, StoredTree, again="fit it again: p3s baseline fit")
 
 
-def save(path: Path, stored: Stored) -> None:
+def save(path: Path, stored: StoredTree) -> None:
     """Write a tree, whole or not at all; what was there before is kept as FILE.1, FILE.2, ..."""
     keep(path)
     write_json(path, TREE.data(stored))

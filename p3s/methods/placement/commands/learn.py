@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import check_output, emit_json, out, quoted, say, say_reasons
+from p3s.cli.common import check_output, emit_json, out, quote_word, say, say_reasons
 from p3s.cli.declared import option
 from p3s.cli.options import JSON_OPTION
 from p3s.cli.progress import progress
@@ -71,8 +71,8 @@ def learn(
     from p3s.cli.values import hosts_of, seconds_of, words_of
     from p3s.methods.placement.learned import doubts, save
     from p3s.methods.placement.training.campaign import PATTERNS, Settings
-    from p3s.methods.placement.training.card import printed
-    from p3s.methods.placement.training.train import Wanted, learned, prepared
+    from p3s.methods.placement.training.card import print_card
+    from p3s.methods.placement.training.train import LearnRequest, learn_machine, prepare_machine
 
     _check(simgrid, hosts, launcher, output)
     limit = None if simgrid is not None else seconds_of(budget, "--budget")
@@ -81,21 +81,23 @@ def learn(
         raise UsageError(f"--patterns {strange[0]}: there are {', '.join(PATTERNS)}")
     settings = Settings(ranks, ppn, phases, seed, limit, kinds)
     words = words_of(launcher, "--launcher")
-    ready = prepared(Wanted(simgrid, hosts_of(hosts), words, topology, name, way, settings))
+    ready = prepare_machine(
+        LearnRequest(simgrid, hosts_of(hosts), words, topology, name, way, settings)
+    )
     directory = data or output.with_suffix(".phases")
     with progress(1) as bar:
         bar.start("measuring")
-        model = learned(ready, directory, way, bar.start)
+        model = learn_machine(ready, directory, way, bar.start)
         bar.done("trained")
     save(output, model)
-    content, text = printed(model)
+    content, text = print_card(model)
     if json_:
         emit_json(content)
     else:
         out(text)
     network = ["--topology", model.card.topology] if model.card.topology else []
     say(f"{output}: for p3s place, with {shlex.join([*network, '--model', str(output)])}")
-    say(f"next: p3s machine show {quoted(output)}")
+    say(f"next: p3s machine show {quote_word(output)}")
     return say_reasons(doubts(model.card), "model", told=not json_)
 
 

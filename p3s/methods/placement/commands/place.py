@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from p3s.base.errors import UsageError
-from p3s.cli.common import emit_json, header, out, quoted, say, say_reasons, write_out
+from p3s.cli.common import emit_json, header, out, quote_word, say, say_reasons, write_out
 from p3s.cli.declared import argument, option
 from p3s.cli.options import COLLECTIVES, JSON_OPTION, NETWORK, TOPOLOGY, VALUE
 from p3s.cli.progress import progress
@@ -151,7 +151,7 @@ def _check(told: _Output, several: bool) -> None:
 
 def _rank(root: Path, n: int, nodes: Nodes, request: Request, search: Search, told: _Output) -> int:
     from p3s.methods.placement.candidates import block_on
-    from p3s.methods.placement.ranked.stage import job_at, placed
+    from p3s.methods.placement.ranked.stage import job_at, rank_placements
     from p3s.methods.placement.ranked.types import PLACEMENTS
     from p3s.methods.placement.section import as_csv, render
 
@@ -159,7 +159,7 @@ def _rank(root: Path, n: int, nodes: Nodes, request: Request, search: Search, to
         job = job_at(root, n, nodes, request, search, bar)
         if told.path is not None:  # what cannot be written is told before anything is
             _text(job, block_on(n, job.where), told)
-        found = placed(job, search, bar)
+        found = rank_placements(job, search, bar)
     if told.path is not None:
         _write(job, found, told, told.path)
     if told.json:
@@ -170,7 +170,7 @@ def _rank(root: Path, n: int, nodes: Nodes, request: Request, search: Search, to
         out(render(found))
     if told.path is not None:
         words = ["-n", str(n), "--placement", str(told.path), *told.network]
-        say(f"next: p3s predict {quoted(root)} {shlex.join(words)}")
+        say(f"next: p3s predict {quote_word(root)} {shlex.join(words)}")
     return say_reasons(found.reasons, "ranking")
 
 
@@ -193,7 +193,7 @@ def _write(job: Job, found: Placements, told: _Output, path: Path) -> None:
             f"{path}: ranks come back to hosts, which MPICH takes for other ones: they share no "
             "memory with the ranks before; in a Slurm job, --format slurm keeps it"
         )
-    say(f"{path}: {best.name}, for {_HOW[chosen].format(path=quoted(path))}")
+    say(f"{path}: {best.name}, for {_HOW[chosen].format(path=quote_word(path))}")
 
 
 def _text(job: Job, where: RankMap, told: _Output) -> tuple[str, str]:
@@ -255,13 +255,13 @@ def _advise(
     told: _Output,
 ) -> int:
     from p3s.base.serialise import to_data
-    from p3s.methods.placement.ranked.stage import advised
+    from p3s.methods.placement.ranked.stage import advise_counts
     from p3s.methods.placement.section import advice_csv, render_advice
 
     if any(each == 0 for each in ppns):
         raise UsageError("--ppn: say how many ranks a node has room for, for several counts")
     with progress(len(counts) * len(ppns)) as bar:
-        found = advised(root, counts, ppns, nodes, request, search, bar)
+        found = advise_counts(root, counts, ppns, nodes, request, search, bar)
     if told.json:
         data = to_data(found)
         data.pop("placements")

@@ -15,7 +15,7 @@ from p3s.methods.placement.allocation import Allocation
 from p3s.methods.placement.links import paths
 from p3s.methods.placement.phases import PhaseTraffic, Traffic, phase_traffic
 from p3s.predict.estimators import settings
-from p3s.predict.estimators.machine import placed
+from p3s.predict.estimators.machine import simulate_input
 from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.settings import Program, Setting, on_nodes, read_program
 from p3s.predict.times import PhaseTimes, computation, with_communication
@@ -75,7 +75,7 @@ class Job:
         if wires is None:
             apart = self.messages.distance(self.where.nodes)
             ready = replace(ready, distance=None if apart is None else apart[np.ix_(used, used)])
-        found = placed(self.messages, self.traces, ready, setting, self.say, ends=False)
+        found = simulate_input(self.messages, self.traces, ready, setting, self.say, ends=False)
         return with_communication(self.alone, found)
 
     def loads(self, sent: Traffic, where: RankMap) -> Floats:

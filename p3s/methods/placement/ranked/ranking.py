@@ -15,9 +15,9 @@ from p3s.methods.placement.candidates import USUAL, candidates
 from p3s.methods.placement.costs import CostModel, QuickCost, whole_cost
 from p3s.methods.placement.phases import PhaseTraffic, all_traffic
 from p3s.methods.placement.ranked.job import Job
-from p3s.methods.placement.ranked.result import Proposed, by_cost, by_simulation, ranked
+from p3s.methods.placement.ranked.result import Proposal, by_cost, by_simulation, rank_proposals
 from p3s.methods.placement.ranked.types import Placements
-from p3s.methods.placement.search import bisected, improved
+from p3s.methods.placement.search import bisect_ranks, improve_by_swaps
 from p3s.predict.times import PhaseTimes
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
 
@@ -55,7 +55,9 @@ def placements(
     """
     model = search.model or QuickCost(job.network)
     notes: list[str] = []
-    found = _sorted(job, _proposals(job, grid, order, search, notes, progress), model, progress)
+    found = _sort_proposals(
+        job, _proposals(job, grid, order, search, notes, progress), model, progress
+    )
     number = _affordable(job) if search.simulated is None else search.simulated
     simulated = _finalists(job, found, number)
     progress.expect(len(simulated))
@@ -70,7 +72,7 @@ def placements(
     if not by:
         cheapest = _finalists(job, found, _SIMULATED[0])
         by = {k: by_cost(job, model, found[k]) for k in cheapest}
-    return ranked(job, model, found, by, timed, notes)
+    return rank_proposals(job, model, found, by, timed, notes)
 
 
 def _proposals(
@@ -97,7 +99,7 @@ def _proposals(
     try:
         sent = all_traffic(job.phases, job.n)
         made = [
-            bisected(sent, job.where, job.fabric, search.seed, arranged=arranged)
+            bisect_ranks(sent, job.where, job.fabric, search.seed, arranged=arranged)
             for arranged in (False, True)
         ]
     except P3SError as err:
@@ -108,9 +110,9 @@ def _proposals(
         yield made[1]
 
 
-def _sorted(
+def _sort_proposals(
     job: Job, proposals: Iterator[RankMap], model: CostModel, progress: Progress
-) -> list[Proposed]:
+) -> list[Proposal]:
     """Return proposals by their cost, with what swaps make of the cheapest one."""
 
     def cost(where: RankMap) -> float:
@@ -119,13 +121,13 @@ def _sorted(
     found = []
     for where in proposals:
         progress.start(f"cost of {where.kind}")
-        found.append(Proposed(where, whole_cost(model, job.phases, where, job.fabric)))
+        found.append(Proposal(where, whole_cost(model, job.phases, where, job.fabric)))
     best = min(found, key=lambda one: one.cost.middle)
     progress.start(f"swaps from {best.where.kind}")
     trials = _trials(job.phases) if isinstance(model, QuickCost) else _SWAPS[0]
-    swapped, least = improved(best.where, cost, trials)
+    swapped, least = improve_by_swaps(best.where, cost, trials)
     if least < best.cost.middle * (1 - _BETTER):
-        found.append(Proposed(swapped, whole_cost(model, job.phases, swapped, job.fabric)))
+        found.append(Proposal(swapped, whole_cost(model, job.phases, swapped, job.fabric)))
     return sorted(found, key=lambda one: one.cost.middle)
 
 
@@ -139,7 +141,7 @@ def _affordable(job: Job) -> int:
     return int(np.clip(_STEPS // max(steps, 1), *_SIMULATED))
 
 
-def _finalists(job: Job, found: Sequence[Proposed], number: int) -> list[int]:
+def _finalists(job: Job, found: Sequence[Proposal], number: int) -> list[int]:
     """Return which placements are simulated: block, cyclic and the cheapest ones.
 
     Of several that load the links alike, which are mostly one seen from elsewhere, the first.

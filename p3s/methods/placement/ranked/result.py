@@ -60,13 +60,13 @@ class Draws:
         return float(low), float(high)
 
 
-def widened(middle: float, low: float, high: float, own: float = OWN) -> tuple[float, float]:
+def widen_interval(middle: float, low: float, high: float, own: float = OWN) -> tuple[float, float]:
     """Return the interval of a time from that of its messages and what placements are off by."""
     more = Z90 * own * middle
     return middle - math.hypot(middle - low, more), middle + math.hypot(high - middle, more)
 
 
-def drawn(
+def sample_intervals(
     middle: Sequence[float], low: Sequence[float], high: Sequence[float], own: float = OWN
 ) -> Draws:
     """Return draws of times from their 90 % intervals; the same for the same times.
@@ -85,14 +85,14 @@ def drawn(
 
 
 @dataclass(frozen=True, eq=False)
-class Proposed:
+class Proposal:
     """A placement with its cost."""
 
     where: RankMap
     cost: Seconds
 
 
-def _untimed(one: Proposed) -> Ranked:
+def _describe_untimed(one: Proposal) -> Ranked:
     """Return what is said of a placement that has no time."""
     return Ranked(
         name=one.where.kind,
@@ -109,7 +109,7 @@ def _untimed(one: Proposed) -> Ranked:
     )
 
 
-def by_simulation(one: Proposed, times: PhaseTimes) -> Ranked:
+def by_simulation(one: Proposal, times: PhaseTimes) -> Ranked:
     """Return a placement with the run time that was simulated; its interval is that of messages."""
     phases = tuple(
         PhaseUnder(phase=each.phase, name=each.name, time_s=each.time_s, comm_s=each.comm_s)
@@ -118,11 +118,13 @@ def by_simulation(one: Proposed, times: PhaseTimes) -> Ranked:
     low, high = (
         total(times.own + comm, times.mpi.estimator) for comm in (times.mpi.low, times.mpi.high)
     )
-    low, high = widened(times.run_s, low, high)
-    return replace(_untimed(one), time_s=times.run_s, low_s=low, high_s=high, phases=phases)
+    low, high = widen_interval(times.run_s, low, high)
+    return replace(
+        _describe_untimed(one), time_s=times.run_s, low_s=low, high_s=high, phases=phases
+    )
 
 
-def by_cost(job: Job, model: CostModel, one: Proposed) -> Ranked:
+def by_cost(job: Job, model: CostModel, one: Proposal) -> Ranked:
     """Return a placement with the sum of computation and of the costs of all phases.
 
     No waiting, no overlap.
@@ -145,13 +147,13 @@ def by_cost(job: Job, model: CostModel, one: Proposed) -> Ranked:
     alone, cost = float(job.alone.compute[rank].sum()), one.cost
     low, high = (None if end is None else alone + end for end in (cost.low, cost.high))
     time_s = alone + cost.middle
-    return replace(_untimed(one), time_s=time_s, low_s=low, high_s=high, phases=phases)
+    return replace(_describe_untimed(one), time_s=time_s, low_s=low, high_s=high, phases=phases)
 
 
-def ranked(
+def rank_proposals(
     job: Job,
     cost: CostModel,
-    found: Sequence[Proposed],
+    found: Sequence[Proposal],
     by: Mapping[int, Ranked],
     simulated: Mapping[int, PhaseTimes],
     notes: Sequence[str],
@@ -161,12 +163,12 @@ def ranked(
     ``simulated``: what the simulation says, none where the times are sums of costs.
     """
     order = sorted(by, key=lambda k: by[k].time_s or 0.0)
-    timed = [_placed(job, by[k], found[k].where) for k in order]
+    timed = [_add_nodes(job, by[k], found[k].where) for k in order]
     draws = _draws(timed)
     if draws is not None:
         surest = zip(timed, draws.regret.tolist(), draws.chance.tolist(), strict=True)
         timed = [replace(one, regret=regret, chance=chance) for one, regret, chance in surest]
-    rest = [_untimed(one) for k, one in enumerate(found) if k not in by]
+    rest = [_describe_untimed(one) for k, one in enumerate(found) if k not in by]
     unknown = job.sent[1]
     return Placements(
         n=job.n,
@@ -188,7 +190,7 @@ def ranked(
     )
 
 
-def _placed(job: Job, one: Ranked, where: RankMap) -> Ranked:
+def _add_nodes(job: Job, one: Ranked, where: RankMap) -> Ranked:
     """Return a placement with the node of each rank, and the bytes on the busiest link."""
     busiest = float(job.loads(all_traffic(job.phases, job.n), where).max(initial=0.0))
     return replace(one, busiest=busiest, node_of=tuple(where.node_of.tolist()))
@@ -200,7 +202,7 @@ def _draws(timed: Sequence[Ranked]) -> Draws | None:
     if len(ends) < len(timed):
         return None
     low, high = zip(*ends, strict=True)
-    return drawn([t.time_s or 0.0 for t in timed], low, high)
+    return sample_intervals([t.time_s or 0.0 for t in timed], low, high)
 
 
 def _gains(timed: Sequence[Ranked], draws: Draws | None) -> Iterator[Gain]:

@@ -15,7 +15,7 @@ from p3s.base.progress import Progress
 from p3s.base.records import Traces
 from p3s.base.text import figures
 from p3s.machine.topology.fabric import Fabric
-from p3s.machine.topology.read import named, read_fabric
+from p3s.machine.topology.read import name_nodes, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import Allocation, allocation
 from p3s.methods.placement.costs import LearnedCost, cost_of
@@ -25,13 +25,13 @@ from p3s.methods.placement.ranked.types import Advice, Placements, advice_of, sa
 from p3s.model.stage import load
 from p3s.model.types import Model
 from p3s.pipeline.basis import AUTO, Request, request_of, told_of
-from p3s.pipeline.predicting import message_costs, scaled
+from p3s.pipeline.predicting import make_scaled_traces, message_costs
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimates import Estimation
 from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
-    from p3s.methods.placement.learned import Learned
+    from p3s.methods.placement.learned import LearnedModel
     from p3s.predict.estimators.messages import Messages
     from p3s.simulate.network import Network
 
@@ -76,7 +76,7 @@ def place(
     request = request_of(AUTO, network, True, ReplaySettings(), topology)
     search = Search(simulated=simulated, model=cost_of(model))
     job = job_at(root, n, Nodes(nodes, ppn, tuple(hosts)), request, search, progress)
-    return placed(job, search, progress)
+    return rank_placements(job, search, progress)
 
 
 def job_at(
@@ -88,11 +88,11 @@ def job_at(
     it is to be of this machine. Errors: P3SError and UsageError, in one line; nothing is written
     then.
     """
-    there = _there(root, n, nodes, request, search)
-    return _job(scaled(root, [n], progress), n, there, progress)
+    there = _find_machine(root, n, nodes, request, search)
+    return _job(make_scaled_traces(root, [n], progress), n, there, progress)
 
 
-def placed(job: Job, search: Search, progress: Progress) -> Placements:
+def rank_placements(job: Job, search: Search, progress: Progress) -> Placements:
     """Return placements of a job by their predicted time; write them.
 
     Errors: P3SError, in one line; nothing is written then.
@@ -102,7 +102,7 @@ def placed(job: Job, search: Search, progress: Progress) -> Placements:
     return found
 
 
-def advised(
+def advise_counts(
     root: Path,
     counts: Sequence[int],
     ppns: Sequence[int],
@@ -121,8 +121,8 @@ def advised(
         raise UsageError(
             f"--nodes {nodes.number}: too few for any of these counts; give more, or a larger --ppn"
         )
-    there = [(n, _there(root, n, own, request, search)) for n, own in every]
-    traces = scaled(root, counts, progress)
+    there = [(n, _find_machine(root, n, own, request, search)) for n, own in every]
+    traces = make_scaled_traces(root, counts, progress)
     jobs = (_job(traces, n, each, progress) for n, each in there)
     return advice_of([_placements(job, search, progress) for job in jobs])
 
@@ -143,7 +143,7 @@ def _configurations(
 def fabric_of(topology: str, nodes: int, hosts: Sequence[str]) -> Fabric:
     """Return the network that is told, with host names; without one, one switch for all nodes."""
     fabric = read_fabric(topology, nodes) if topology else one_switch(nodes)
-    return named(fabric, hosts)
+    return name_nodes(fabric, hosts)
 
 
 def where_of(n: int, nodes: Nodes, cores: int, topology: str) -> tuple[Allocation, Fabric]:
@@ -160,7 +160,7 @@ def where_of(n: int, nodes: Nodes, cores: int, topology: str) -> tuple[Allocatio
 
 
 @dataclass(frozen=True)
-class There:
+class JobMachine:
     """What a job runs on: what messages cost, its nodes, the network between them.
 
     ``known``: whether the network was named. ``said``: which costs were taken where nobody named
@@ -174,17 +174,17 @@ class There:
     said: str
 
 
-def _there(root: Path, n: int, nodes: Nodes, request: Request, search: Search) -> There:
+def _find_machine(root: Path, n: int, nodes: Nodes, request: Request, search: Search) -> JobMachine:
     traces, how = message_costs(root, [n], request)
     messages, topology = messages_of(traces, how), request.cluster.topology
     where, fabric = where_of(n, nodes, messages.cores, topology)
-    there = There(messages, where, fabric, bool(topology), told_of(how))
+    there = JobMachine(messages, where, fabric, bool(topology), told_of(how))
     if isinstance(search.model, LearnedCost):
         check_model(search.model.model, there)
     return there
 
 
-def _job(traces: Traces, n: int, there: There, progress: Progress) -> Job:
+def _job(traces: Traces, n: int, there: JobMachine, progress: Progress) -> Job:
     for note in filter(None, (there.said, *there.fabric.about.notes)):
         progress.say(note)
     where, fabric, messages = there.where, there.fabric, there.messages
@@ -218,7 +218,7 @@ def grid_of(model: Model, n: int) -> tuple[tuple[int, ...], Ints | None]:
     return at.dims, at.order
 
 
-def check_model(model: Learned, there: There) -> None:
+def check_model(model: LearnedModel, there: JobMachine) -> None:
     """Raise P3SError where a model of learned times is one of another machine.
 
     That of a machine that nobody has named is recognised by what messages cost, where both were

@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.artefacts import write_json
-from p3s.base.serialise import Published
+from p3s.base.serialise import FileFormat
 from p3s.methods.placement.ranking import Values
 from p3s.predict.types import Reason
 
@@ -122,7 +122,7 @@ class Advice:
     placements: tuple[Placements, ...]
 
 
-PLACEMENTS = Published("p3s.placement", 2, Placements, again="run p3s place again")
+PLACEMENTS = FileFormat("p3s.placement", 2, Placements, again="run p3s place again")
 
 
 def path_of(root: Path, n: int) -> Path:
@@ -147,7 +147,7 @@ def layers(cost: Values, seconds: Values) -> Ints:
     found = np.full(len(c), -1, dtype=np.int64)
     number = 0
     while (left := np.flatnonzero(found < 0)).size:
-        found[left[~_dominated(c[left], t[left])]] = number
+        found[left[~_is_dominated(c[left], t[left])]] = number
         number += 1
     return found
 
@@ -158,7 +158,7 @@ def matters(seconds: Values, least: float = MATTERS) -> bool:
     return len(t) > 1 and bool(t.max() >= least * t.min())
 
 
-def _dominated(cost: Floats, seconds: Floats) -> Bools:
+def _is_dominated(cost: Floats, seconds: Floats) -> Bools:
     c, t = cost[:, None], seconds[:, None]
     better = (cost <= c) & (seconds <= t) & ((cost < c) | (seconds < t))
     return np.asarray(better.any(axis=1), dtype=bool)

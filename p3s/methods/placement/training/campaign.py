@@ -186,7 +186,7 @@ def executions(
     ):
         top -= 0.5
     for execution in made:
-        yield replace(execution, draws=tuple(_bounded(draw, top) for draw in execution.draws))
+        yield replace(execution, draws=tuple(_limit_length(draw, top) for draw in execution.draws))
 
 
 def _allocation(nodes: Ints, wanted: int, copy: int, rng: np.random.Generator) -> Ints:
@@ -211,7 +211,7 @@ def _draws(
         )
 
 
-def _bounded(draw: Draw, top: float) -> Draw:
+def _limit_length(draw: Draw, top: float) -> Draw:
     """Return a phase whose length is drawn up to a smaller end of the range."""
     share = (np.log2(draw.nbytes) - _SHORTEST) / (_LONGEST - _SHORTEST)
     return replace(draw, nbytes=round(2.0 ** (_SHORTEST + share * (top - _SHORTEST))))
@@ -220,6 +220,6 @@ def _bounded(draw: Draw, top: float) -> Draw:
 def _seconds(execution: Execution, cost: Hockney, top: float) -> float:
     """Return about how long the phases of an execution take once."""
     return sum(
-        draw.messages * execution.slots * (cost.alpha + cost.beta * _bounded(draw, top).nbytes)
+        draw.messages * execution.slots * (cost.alpha + cost.beta * _limit_length(draw, top).nbytes)
         for draw in execution.draws
     )

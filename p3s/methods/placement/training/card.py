@@ -9,7 +9,7 @@ from typing import Any
 
 from p3s.base.text import figures, percent, plural, table, visible
 from p3s.cli.common import header
-from p3s.methods.placement.learned import Card, Learned, doubts, load
+from p3s.methods.placement.learned import Card, LearnedModel, doubts, load
 from p3s.methods.placement.ranking import Agreement
 from p3s.report.show import reason_lines
 
@@ -34,15 +34,15 @@ _CAVEATS: Mapping[str, str] = {
 
 def shown(path: Path) -> tuple[dict[str, Any], str]:
     """Return what p3s machine show prints of a model's file, as JSON and as text."""
-    return printed(load(path))
+    return print_card(load(path))
 
 
-def printed(model: Learned) -> tuple[dict[str, Any], str]:
+def print_card(model: LearnedModel) -> tuple[dict[str, Any], str]:
     """Return the card of a model as JSON and as text."""
     return {**header("machine.learn"), "card": asdict(model.card)}, render(model)
 
 
-def render(model: Learned) -> str:
+def render(model: LearnedModel) -> str:
     """Return the card of a model as text."""
     card = model.card
     lines = [
@@ -77,7 +77,7 @@ def _row(code: str, each: Agreement) -> list[str]:
     return [_name(code), *map(percent, shares), figures(each.r2), percent(each.rcc)]
 
 
-def _span(model: Learned) -> str:
+def _span(model: LearnedModel) -> str:
     """Return the ends of what a model was trained on, as far as it uses them."""
     most = dict(zip(model.names, model.most.tolist(), strict=True))
     shapes = (("n", "{:.0f} nodes"), ("ppn", "{:.0f} ranks each"), ("l(max)", "{:,.0f} bytes"))

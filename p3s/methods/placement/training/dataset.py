@@ -12,13 +12,13 @@ import numpy as np
 
 from p3s.base.arrays import Floats, Ints
 from p3s.base.artefacts import write_json
-from p3s.base.errors import Damaged, P3SError
+from p3s.base.errors import DamagedFile, P3SError
 from p3s.base.serialise import (
     MOST_PROCESSES,
+    FileFormat,
     Natural,
     NotNegative,
     Positive,
-    Published,
     Range,
     Share,
 )
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Told:
+class DatasetHeader:
     """What is measured where.
 
     ``machine``, ``network``: their names. ``nodes``: of the network, ascending; ``hosts``: names of
@@ -76,7 +76,7 @@ class Told:
         return [known[node] for node in nodes.tolist()]
 
 
-PHASES = Published("p3s.training", 2, Told, True, "give another --data, or remove it")
+PHASES = FileFormat("p3s.training", 2, DatasetHeader, True, "give another --data, or remove it")
 
 
 @dataclass(frozen=True)
@@ -134,16 +134,16 @@ class ExecutionFile:
 
 
 _AGAIN = "remove it and measure it again"
-PROBES = Published("p3s.probes", 1, ProbeFile, again=_AGAIN)
-EXECUTION = Published("p3s.execution", 1, ExecutionFile, again=_AGAIN)
+PROBES = FileFormat("p3s.probes", 1, ProbeFile, again=_AGAIN)
+EXECUTION = FileFormat("p3s.execution", 1, ExecutionFile, again=_AGAIN)
 
 
-def _read(form: Published[T], path: Path) -> T:
+def _read(form: FileFormat[T], path: Path) -> T:
     """Return what a file holds; Damaged says what to do."""
     try:
         return form.read(path)
-    except Damaged as err:
-        raise Damaged(str(err) if _AGAIN in str(err) else f"{err}; {_AGAIN}") from err
+    except DamagedFile as err:
+        raise DamagedFile(str(err) if _AGAIN in str(err) else f"{err}; {_AGAIN}") from err
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,8 +160,12 @@ class Dataset:
     phases: tuple[Phase, ...]
 
 
-def measured(
-    directory: Path, told: Told, fabric: Fabric, machine: Machine, say: Say = lambda _: None
+def measure_dataset(
+    directory: Path,
+    told: DatasetHeader,
+    fabric: Fabric,
+    machine: Machine,
+    say: Say = lambda _: None,
 ) -> Dataset:
     """Return the dataset of a directory, after what is missing in it has been measured.
 
@@ -169,7 +173,7 @@ def measured(
     measured until then is kept.
     """
     _claim(directory, told)
-    known = _probed(directory, told, fabric, machine)
+    known = _run_probes(directory, told, fabric, machine)
     cost = hockney_of(known, network_of(known, told.machine))
     nodes, often = np.array(told.nodes), machine.repeats.all
     made = list(campaign.executions(nodes, told.settings, cost, often))
@@ -178,10 +182,10 @@ def measured(
         if not path.exists():
             say(f"execution {execution.number + 1} of {len(made)}")
             _measure(path, execution, told, fabric, machine)
-    return _joined(known, [_read(EXECUTION, _path(directory, each.number)) for each in made])
+    return _join_parts(known, [_read(EXECUTION, _path(directory, each.number)) for each in made])
 
 
-def _claim(directory: Path, told: Told) -> None:
+def _claim(directory: Path, told: DatasetHeader) -> None:
     """Say what a directory is of, or see that it is of the same."""
     path, facts = directory / _FACTS, asdict(told)
     if path.exists():
@@ -203,7 +207,9 @@ def _path(directory: Path, execution: int) -> Path:
     return directory / f"execution-{execution:04d}.json"
 
 
-def _probed(directory: Path, told: Told, fabric: Fabric, machine: Machine) -> dict[Probe, float]:
+def _run_probes(
+    directory: Path, told: DatasetHeader, fabric: Fabric, machine: Machine
+) -> dict[Probe, float]:
     """Return what single messages and streams of messages take."""
     path, budget = directory / _PROBES, told.settings.budget_s
     sizes = SIZES
@@ -223,7 +229,7 @@ def _per_byte(told: Mapping[Probe, float]) -> float:
 
 
 def _probe(
-    path: Path, sizes: Sequence[int], told: Told, fabric: Fabric, machine: Machine
+    path: Path, sizes: Sequence[int], told: DatasetHeader, fabric: Fabric, machine: Machine
 ) -> dict[Probe, float]:
     if not path.exists():
         slots = min(told.settings.slots, 2)
@@ -243,7 +249,7 @@ def _probe(
 
 
 def _measure(
-    path: Path, execution: Execution, told: Told, fabric: Fabric, machine: Machine
+    path: Path, execution: Execution, told: DatasetHeader, fabric: Fabric, machine: Machine
 ) -> None:
     placed = execution.placed
     sent = {
@@ -276,7 +282,7 @@ def _run(path: Path, job: Job, machine: Machine) -> dict[int, float]:
     return found
 
 
-def _joined(known: Mapping[Probe, float], parts: Sequence[ExecutionFile]) -> Dataset:
+def _join_parts(known: Mapping[Probe, float], parts: Sequence[ExecutionFile]) -> Dataset:
     rows = [row for part in parts for row in part.phases]
     return Dataset(
         known,

@@ -15,7 +15,7 @@ import numpy as np
 
 from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError
-from p3s.base.host.compiling import compiled
+from p3s.base.host.compiling import compile_cached
 from p3s.base.host.cores import cores
 from p3s.base.host.simgrid import run_simgrid, simgrid_program
 from p3s.methods.placement.phases import Traffic
@@ -90,13 +90,13 @@ def measure(job: Job, machine: Machine, directory: Path) -> dict[int, float]:
     """
     directory = directory.absolute()  # runs have directories of their own
     directory.mkdir(parents=True, exist_ok=True)
-    known = {n: s for n, s in measured(directory).items() if n in job.phases}
+    known = {n: s for n, s in read_results(directory).items() if n in job.phases}
     left = {n: traffic for n, traffic in job.phases.items() if n not in known}
     if left:
         rest = replace(job, phases=left)
         write_job(rest, directory)
         machine.run(rest, directory)
-        known = measured(directory)
+        known = read_results(directory)
     missing = [number for number in job.phases if number not in known]
     if missing:
         raise P3SError(
@@ -106,7 +106,7 @@ def measure(job: Job, machine: Machine, directory: Path) -> dict[int, float]:
     return {number: known[number] for number in job.phases}
 
 
-def measured(directory: Path) -> dict[int, float]:
+def read_results(directory: Path) -> dict[int, float]:
     """Return what a job's results say; a line that was cut off says nothing."""
     try:
         text = (directory / _RESULTS).read_text(encoding="utf-8", errors="replace")
@@ -156,7 +156,7 @@ class RealMachine:
         from p3s.replay.launching import remove_shared_memory
         from p3s.signature_runner.launch import run_traced
 
-        program = compiled(
+        program = compile_cached(
             "exchange", [_SOURCE], ("-O2", "-w"), compiler=self.mpi.mpicc, what="the runner"
         )
         here = set(job.hosts) <= {"localhost", socket.gethostname()}
@@ -192,7 +192,7 @@ class SimulatedMachine:
 
     def run(self, job: Job, directory: Path) -> None:
         """Run a job in SimGrid; the computation of the runner itself takes no time."""
-        program = compiled(
+        program = compile_cached(
             "exchange-simulated",
             [_SOURCE],
             ("-O2", "-w", "-DP3S_SIMULATED"),

@@ -17,7 +17,7 @@ from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.costs import SIMULATED, network_id
 from p3s.methods.placement.features import CLASS_A
-from p3s.methods.placement.learned import Learned, Settings, cross_validated, learn
+from p3s.methods.placement.learned import LearnedModel, Settings, cross_validated, learn
 from p3s.methods.placement.lines import Product, fit_nonnegative
 from p3s.methods.placement.ranking import Agreement, agreement
 from p3s.methods.placement.simulated import simulated_seconds
@@ -25,9 +25,9 @@ from p3s.methods.placement.training import platform
 from p3s.methods.placement.training.campaign import Settings as CampaignSettings
 from p3s.methods.placement.training.campaign import shapes
 from p3s.methods.placement.training.costs import hockney_of, network_of, seconds_of
-from p3s.methods.placement.training.dataset import Dataset, Say, Told, measured
+from p3s.methods.placement.training.dataset import Dataset, DatasetHeader, Say, measure_dataset
 from p3s.methods.placement.training.jobs import Machine, SimulatedMachine, real_machine
-from p3s.methods.placement.trees import needed
+from p3s.methods.placement.trees import require_sklearn
 from p3s.simulate.network import Network
 
 #: Codes of the ways, in the order of the card.
@@ -133,7 +133,7 @@ def train(
     way: str = "",
     settings: Settings = TREES,
     facts: Mapping[str, str] = {},
-) -> Learned:
+) -> LearnedModel:
     """Return the communication model of measured phases, the errors of all ways on its card.
 
     ``way``: code of a learned one; by default the better one of class C and of the simulation
@@ -225,7 +225,7 @@ def _of_max_bytes(rows: Sequence[Mapping[str, float]], t: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LearnRequest:
     """What is to be learned.
 
     ``platform``: of SimGrid, else ``hosts`` are started with ``launcher`` ("" and none: this
@@ -249,7 +249,7 @@ class Ready:
     ``named``: whether somebody said what it is called. ``topology``: its network as described.
     """
 
-    told: Told
+    told: DatasetHeader
     fabric: Fabric
     machine: Machine
     facts: Mapping[str, str]
@@ -257,12 +257,12 @@ class Ready:
     topology: str = ""
 
 
-def prepared(wanted: Wanted) -> Ready:
+def prepare_machine(wanted: LearnRequest) -> Ready:
     """Return the machine, after everything about it has been checked; nothing is measured yet.
 
     Errors: UsageError, P3SError: one line.
     """
-    needed("learning a machine")
+    require_sklearn("learning a machine")
     if wanted.way and wanted.way not in NAMES:
         raise UsageError(f"--way {wanted.way}: there are {', '.join(NAMES)}")
     if counted := [x for x in HYBRID.get(wanted.way, ()) if x.startswith(_COUNTED)]:
@@ -277,7 +277,7 @@ def prepared(wanted: Wanted) -> Ready:
     nodes = _nodes(fabric, hosts)
     order = np.argsort(nodes)
     shapes(len(hosts), wanted.settings)
-    told = Told(
+    told = DatasetHeader(
         wanted.name or name,
         network_id(fabric),
         tuple(nodes[order].tolist()),
@@ -287,7 +287,7 @@ def prepared(wanted: Wanted) -> Ready:
     return Ready(told, fabric, machine, facts, bool(wanted.name), topology)
 
 
-def _machine(wanted: Wanted) -> tuple[Machine, tuple[str, ...], str, dict[str, str]]:
+def _machine(wanted: LearnRequest) -> tuple[Machine, tuple[str, ...], str, dict[str, str]]:
     """Return a machine, its hosts, what it is called and what is known of it."""
     if wanted.platform is None:
         real = real_machine(wanted.launcher)
@@ -322,13 +322,15 @@ def _nodes(fabric: Fabric, hosts: Sequence[str]) -> np.ndarray:
     return nodes
 
 
-def learned(ready: Ready, directory: Path, way: str = "", say: Say = lambda _: None) -> Learned:
+def learn_machine(
+    ready: Ready, directory: Path, way: str = "", say: Say = lambda _: None
+) -> LearnedModel:
     """Return the model of a machine; its phases are measured into a directory, as far as they are
     not there yet.
 
     Errors: P3SError, in one line.
     """
-    data = measured(directory, ready.told, ready.fabric, ready.machine, say)
+    data = measure_dataset(directory, ready.told, ready.fabric, ready.machine, say)
     say("training")
     told = ready.told
     facts = {**ready.facts}

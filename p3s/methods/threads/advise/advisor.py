@@ -31,7 +31,7 @@ from p3s.methods.threads.advise.types import (
     uses_of,
 )
 from p3s.methods.threads.law import PreparedLaw, ThreadLaw, value_of
-from p3s.methods.threads.types import Envelope, Seen, Uses, Value
+from p3s.methods.threads.types import Envelope, TracedRange, Uses, Value
 from p3s.predict.types import Reason
 
 #: How far outside the traced runs a law is still believed: threads, threads of a node, processes,
@@ -110,7 +110,7 @@ def reasons_of(
         )
 
 
-def _range(seen: Seen) -> str:
+def _range(seen: TracedRange) -> str:
     return ends(round(seen.low), round(seen.high))
 
 
@@ -343,25 +343,25 @@ def next_runs(
     seen = [law.at(uses) for law in advisor.laws]
     parts = zip(seen, candidate_work.work, candidate_work.iterations, strict=True)
     times = np.sum([law.draws(w) * i for law, w, i in parts], axis=0)
-    now = _expected(value, np.full((len(value), len(value)), 1.0 / len(value)))
+    now = _expect_regret(value, np.full((len(value), len(value)), 1.0 / len(value)))
     made = []
     for k, at in enumerate(candidates):
-        weight = _believed(np.log(times[:, k]))
-        after = _expected(value, weight)
+        weight = _draw_weights(np.log(times[:, k]))
+        after = _expect_regret(value, weight)
         cost = float(np.median(times[:, k])) * at.nodes * advisor.node.cores / 3600.0
         named = workloads[k] if len(workloads) else None
         made.append(NextRun(at, named, now[0], after[0], now[1], after[1], cost))
     return _in_order(made)
 
 
-def _believed(told: Floats) -> Floats:
+def _draw_weights(told: Floats) -> Floats:
     """Return how likely each draw is where each in turn is the truth: (truth, draws)."""
     away = (told[:, None] - told[None, :]) / NOISE
     weight = np.exp(-0.25 * np.minimum(away**2, 2000.0))  # noise of the run on both sides
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-def _expected(value: Floats, weight: Floats) -> tuple[float, float]:
+def _expect_regret(value: Floats, weight: Floats) -> tuple[float, float]:
     """Return the regret of what is chosen with weights, and the spread of the best few."""
     ratio = value / value.min(axis=1, keepdims=True)
     told = weight @ ratio

@@ -30,14 +30,14 @@ from p3s.model.grid.admissible import candidates
 from p3s.model.stage import load as load_model
 from p3s.pipeline.basis import Request
 from p3s.pipeline.parameters import at_value, node_of
-from p3s.pipeline.predicting import PredictArguments, estimation, predict_study, predicted
-from p3s.pipeline.records import opened
+from p3s.pipeline.predicting import PredictArguments, ensure_prediction, estimation, predict_study
+from p3s.pipeline.records import load_study
 from p3s.pipeline.stages import ensure_model
 from p3s.predict.distribution import NUMBER, ends_of
 from p3s.predict.gate import Answer, parse, settled
-from p3s.predict.rows import drawn
+from p3s.predict.rows import draw_times
 from p3s.predict.scaling import KNEE_EFFICIENCY
-from p3s.predict.types import Count, Prediction, Reason, untrusted
+from p3s.predict.types import Count, Prediction, Reason, filter_untrusted
 
 #: Counts are advised up to so many times the largest traced one, where no limit is given.
 _AHEAD = 4
@@ -48,15 +48,15 @@ def advised_counts(root: Path, asked: Asked, request: Request, progress: Progres
 
     Raises UsageError where no count is within the limits, P3SError as predictions do.
     """
-    study = opened(at_value(root, asked.rest.split(","), progress) if asked.rest else root)
+    study = load_study(at_value(root, asked.rest.split(","), progress) if asked.rest else root)
     if asked.node:
         settings = replace(request.settings, cores_per_node=asked.node.slots)
         request = replace(request, settings=settings)
     node = asked.node or node_of(study, request)
     ensure_model(study, progress)
     counts = _counts(study, asked, node)
-    _, found = predicted(study, PredictArguments(tuple(counts), request), progress)
-    rows = [row for row in found.counts if row.n in counts and drawn(row) is not None]
+    _, found = ensure_prediction(study, PredictArguments(tuple(counts), request), progress)
+    rows = [row for row in found.counts if row.n in counts and draw_times(row) is not None]
     if not rows:
         raise P3SError(f"{root}: the run time is not known at {', '.join(map(str, counts))}")
     value = np.stack([_draws(row, found.base, asked.objective, node) for row in rows], axis=1)
@@ -83,7 +83,7 @@ def advised_counts(root: Path, asked: Asked, request: Request, progress: Progres
         "",
         own,
         answers=tuple(_answers(rows, best, found, own)),
-        others=tuple(each for each in untrusted(found.reasons) if each not in own),
+        others=tuple(each for each in filter_untrusted(found.reasons) if each not in own),
     )
 
 
@@ -114,7 +114,7 @@ def _draws(row: Count, base: Count, objective: Objective, node: Node) -> Floats:
 
 def _drawn(row: Count) -> Floats:
     """Return a row's time and its draws, all the same where they are not known: (1 + NUMBER,)."""
-    found = drawn(row)
+    found = draw_times(row)
     return np.append(row.time_s, np.full(NUMBER, row.time_s) if found is None else found)
 
 

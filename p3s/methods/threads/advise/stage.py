@@ -43,22 +43,22 @@ from p3s.methods.threads.text import doubts
 from p3s.methods.threads.types import Value
 from p3s.model.grid.admissible import admits
 from p3s.pipeline.basis import AUTO, Request, request_of
-from p3s.pipeline.parameters import Wanted, node_of
-from p3s.pipeline.records import opened
+from p3s.pipeline.parameters import PredictionRange, node_of
+from p3s.pipeline.records import load_study
 from p3s.predict.surface import Surface
-from p3s.predict.types import untrusted
+from p3s.predict.types import filter_untrusted
 from p3s.replay.settings import ReplaySettings
 
 #: Numbers of nodes that are predicted for each number of threads; those between are interpolated.
 _LADDER = 4
 
 
-def advised(root: Path, asked: Asked, request: Request, progress: Progress) -> AdviceFile:
+def advise_threads(root: Path, asked: Asked, request: Request, progress: Progress) -> AdviceFile:
     """Return the best configurations of a study within limits.
 
     Raises UsageError where no configuration is admissible, P3SError as predictions do.
     """
-    study = opened(root)
+    study = load_study(root)
     if not has_threads(study):
         return advised_counts(root, asked, request, progress)
     if not asked.nodes and not asked.cores:
@@ -81,7 +81,7 @@ def advised(root: Path, asked: Asked, request: Request, progress: Progress) -> A
     counts = sorted({n for each in wanted.values() for n in each})
     predicted = surface(
         study,
-        Wanted(counts, sorted(wanted), asked.rest, node=node),
+        PredictionRange(counts, sorted(wanted), asked.rest, node=node),
         request,
         progress,
         only=True,
@@ -95,8 +95,10 @@ def advised(root: Path, asked: Asked, request: Request, progress: Progress) -> A
     known = {rest: each for rest, each in cases.items() if each is not None}
     run, setting = _next(known, advisor, work, asked, node)
     own, best = predicted.reasons, advice.best.configuration
-    if untrusted(own):  # of all configurations: those of the advised one speak for themselves
-        alone = Wanted([best.processes], [best.threads], asked.rest, node=node)
+    if filter_untrusted(
+        own
+    ):  # of all configurations: those of the advised one speak for themselves
+        alone = PredictionRange([best.processes], [best.threads], asked.rest, node=node)
         own = surface(study, alone, request, progress, only=True).reasons
     return AdviceFile(
         asked.rest,
@@ -108,7 +110,7 @@ def advised(root: Path, asked: Asked, request: Request, progress: Progress) -> A
         run,
         setting,
         tuple(of_advice(own, ("wide", "threads-differ"))),
-        others=tuple(each for each in untrusted(predicted.reasons) if each not in own),
+        others=tuple(each for each in filter_untrusted(predicted.reasons) if each not in own),
     )
 
 
@@ -139,7 +141,7 @@ def advise(
         top=top,
     )
     request = request_of(AUTO, network, True, ReplaySettings())
-    return advised(root, asked, request, progress).advice
+    return advise_threads(root, asked, request, progress).advice
 
 
 def _limits(case: Case, node: Node, asked: Asked) -> Limits:

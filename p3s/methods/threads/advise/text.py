@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.base.artefacts import write_json
-from p3s.base.serialise import Published
+from p3s.base.serialise import FileFormat
 from p3s.base.text import (
     NOT_KNOWN,
     ends,
@@ -30,8 +30,8 @@ from p3s.methods.threads.advise.types import (
     Objective,
 )
 from p3s.predict.gate import Answer
-from p3s.predict.types import Reason, in_short, untrusted
-from p3s.report.counts import thinned
+from p3s.predict.types import Reason, filter_untrusted, in_short
+from p3s.report.counts import thin_values
 from p3s.report.show import reason_lines
 
 NAME = "advice.json"
@@ -78,7 +78,7 @@ class AdviceFile:
 
 
 #: The format of advice.json.
-ADVICE = Published("p3s.advice", 1, AdviceFile, again="run p3s advise again")
+ADVICE = FileFormat("p3s.advice", 1, AdviceFile, again="run p3s advise again")
 
 
 def reasons_of(file: AdviceFile) -> list[Reason]:
@@ -89,7 +89,7 @@ def reasons_of(file: AdviceFile) -> list[Reason]:
 
 def render(file: AdviceFile, command: str) -> str:
     """Return advice as text; command: that makes the run which would narrow the decision most."""
-    against = untrusted(reasons_of(file))
+    against = filter_untrusted(reasons_of(file))
     parts = []
     if against:
         parts += [f"Do not rely on this advice: {in_short(against)}.", ""]
@@ -114,7 +114,7 @@ def sentence(file: AdviceFile) -> str:
         )
     limit = f" and {plural(file.cores, 'core')}" if file.cores else ""
     text = (
-        f"Take {what(best.configuration)}: {NAMES[objective]} "
+        f"Take {describe_config(best.configuration)}: {NAMES[objective]} "
         f"{_objective(objective, best.objective)}, the least of the "
         f"{plural(file.advice.considered, 'configuration')} that {plural(file.nodes, 'node')} "
         f"({file.node.text}){limit} admit."
@@ -131,7 +131,7 @@ def _answers(answers: Sequence[Answer]) -> list[str]:
     return [f"{name}: {each.text}" for name, each in zip(_ANSWERED, answers, strict=False)]
 
 
-def what(at: Configuration) -> str:
+def describe_config(at: Configuration) -> str:
     """Return a configuration in words."""
     far = ", far from each other" if at.far else ""
     return (
@@ -182,7 +182,7 @@ def shown_cells(file: AdviceFile) -> list[Cell]:
     """Return the fields of a picture: those of some process counts, the advised ones among them."""
     counts = sorted({cell.processes for cell in file.cells})
     chosen = {choice.configuration.processes for choice in file.advice.choices}
-    shown = {*thinned(counts, MOST_ROWS), *chosen}
+    shown = {*thin_values(counts, MOST_ROWS), *chosen}
     return [cell for cell in file.cells if cell.processes in shown]
 
 
@@ -207,7 +207,7 @@ def grid(file: AdviceFile) -> str:
         [str(n), *(value_text(file.advice.objective, at.get((n, t))) for t in threads)]
         for n in sorted({cell.processes for cell in file.cells})
     ]
-    shown = thinned(rows, MOST_ROWS)
+    shown = thin_values(rows, MOST_ROWS)
     less = f"\n{len(shown)} of {len(rows)} counts; the others are in advice.json"
     name = (
         [NAMES[file.advice.objective]] if file.answers else [plural(t, "thread") for t in threads]

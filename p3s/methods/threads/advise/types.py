@@ -63,7 +63,7 @@ def admissible(limits: Limits) -> tuple[Configuration, ...]:
         each
         for threads in _threads(limits)
         for per_node in _per_node(limits, threads)
-        for each in _filled(limits, threads, per_node)
+        for each in _fill_nodes(limits, threads, per_node)
     )
     if not found:
         raise UsageError(f"no configuration of {_bounds(limits)} is admissible; {_loosen(limits)}")
@@ -127,7 +127,7 @@ def _per_node(limits: Limits, threads: int) -> list[int]:
     return sorted(out - {0})
 
 
-def _filled(limits: Limits, threads: int, per_node: int) -> Iterator[Configuration]:
+def _fill_nodes(limits: Limits, threads: int, per_node: int) -> Iterator[Configuration]:
     """Yield the configurations with so many processes on each node, perhaps fewer on the last."""
     for n in _counts(limits, per_node):
         nodes = -(-n // per_node)
