@@ -33,7 +33,7 @@ def prebuild(wrappers: Sequence[str], folder: Path) -> str:
 
 def _compile(wrappers: Sequence[str], folder: Path) -> None:
     from p3s.base.host import compiling, mpi
-    from p3s.base.host.compiling import c_compiler, compiled, version_of
+    from p3s.base.host.compiling import c_compiler, compile_cached, version_of
     from p3s.capture import events
     from p3s.machine import programs as machine
     from p3s.replay.engine import inner
@@ -55,7 +55,7 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
         made.append(compiling.Prebuilt(name, file.name, digest, sources_are, library, version))
 
     for name, module in (("simulate.so", simulate), ("varint.so", events)):
-        path = compiled(
+        path = compile_cached(
             name,
             module.SOURCES,
             module.FLAGS,
@@ -99,11 +99,13 @@ def _libmpi(wrapper: str, mpiexec: str | None) -> str | None:
 
 def _unlinked(mpicc: str, sources: list[Path], flags: Sequence[str]) -> Path:
     """Return a library that is not linked to this libmpi: others have another name and place."""
-    from p3s.base.host.compiling import c_compiler, compiled
+    from p3s.base.host.compiling import c_compiler, compile_cached
 
     what = sources[0].name
-    whole = compiled("unlinked.o", sources, (*flags, "-c"), compiler=mpicc, what=what)
-    return compiled("unlinked.so", [whole], ("-shared",), compiler=c_compiler(what), what=what)
+    whole = compile_cached("unlinked.o", sources, (*flags, "-c"), compiler=mpicc, what=what)
+    return compile_cached(
+        "unlinked.so", [whole], ("-shared",), compiler=c_compiler(what), what=what
+    )
 
 
 def _strip(compiled: Path, to: Path) -> None:

@@ -390,13 +390,11 @@ class Study:
 
     def explain(self, phase: int) -> str:
         """Return what the equations of a phase rest on: the values behind each rule, its rivals."""
-        from p3s.model.text import phase_values
-        from p3s.report.explain import choose_calls, render
+        from p3s.report.explain import render
 
         ensure_model(self._directory, self._progress)
         record = model_record(self._directory)
-        values = phase_values(record.model, phase, choose_calls(record.model, phase, None, False))
-        return render(record.model, values, record.places, phase, None, False)
+        return render(record.model, record.places, phase)
 
     def gate(self, *conditions: str, base: Study | None = None) -> tuple[Finding, ...]:
         """Return what conditions on the saved prediction come to, as "efficiency@64 < 60%".

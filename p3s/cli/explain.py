@@ -18,7 +18,6 @@ def explain(
 ) -> int:
     """Show one phase: the values behind each rule, its rivals, and why it has its verdict."""
     from p3s.base.serialise import to_data
-    from p3s.model.text import phase_values
     from p3s.pipeline.records import load_study, model_record
     from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import choose_calls, render
@@ -28,8 +27,8 @@ def explain(
         ensure_model(study, bar)
     record = model_record(study, modules)
     model, places, notes = record.model, record.places, record.notes
-    calls = choose_calls(model, phase, call, everything or json_)
     if json_:
+        calls = choose_calls(model, phase, call, True)
         emit(
             "explain",
             phase=to_data(model.phases[phase]),
@@ -48,8 +47,7 @@ def explain(
             ],
         )
     else:
-        values = phase_values(model, phase, calls)
-        out(render(model, values, places, phase, call, everything))
+        out(render(model, places, phase, call, everything))
     for note in notes:
         say(f"note: {note}")
     say(f"next: p3s next {quote_word(study.root)}")

@@ -54,14 +54,13 @@ def choose_calls(model: Model, phase: int, call: int | None, everything: bool) -
 
 
 def render(
-    model: Model,
-    found: PhaseValues,
-    places: Places,
-    phase: int,
-    call: int | None = None,
-    everything: bool = False,
+    model: Model, places: Places, phase: int, call: int | None = None, everything: bool = False
 ) -> str:
-    """Return a phase, or one call of it, with what its equations rest on."""
+    """Return a phase, or one call of it, with what its equations rest on.
+
+    everything: all of its calls and rivals. Raises UsageError for a phase or call that is none.
+    """
+    found = text.phase_values(model, phase, choose_calls(model, phase, call, everything))
     lines = [] if call is not None else [*_phase(model, found, phase, places), ""]
     for i, rivals in found.slots.items():
         lines += [*_call(model, model.phases[phase], i, rivals, places, everything), ""]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from p3s import __version__
 from p3s.base.text import ends, factor, percent, seconds, table
+from p3s.base.version import __version__
 from p3s.predict.gate import COST, RATIO, TIME, Finding, Value
 from p3s.predict.types import Reason
 

@@ -402,7 +402,7 @@ def test_templates_of_ci_systems_use_options_that_exist(name: str) -> None:
     job = data[".p3s-gate"]["script"] if name == "gitlab.yml" else data["runs"]["steps"]
     assert job
     for command in ("characterize", "predict", "gate"):
-        shown = cli(command, "-h").out
+        shown = cli(command, "--help").out
         used = [line for line in text.split("\n") if f"p3s {command} " in line and "#" not in line]
         assert used
         for line in used:

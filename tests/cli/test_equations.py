@@ -22,7 +22,7 @@ from p3s.model.notation import TEXT
 from p3s.model.partners.relation import Shift
 from p3s.model.reasons import Verdict
 from p3s.model.stage import as_file
-from p3s.model.text import destination, partner, phase_values
+from p3s.model.text import destination, partner
 from p3s.model.types import NO_SHARE, Model, Share
 from p3s.report import equations, explain
 from p3s.report import next as next_
@@ -33,9 +33,7 @@ WIDTH = 100
 
 def explanation(model: Model, phase: int, call: int | None = None, everything: bool = False) -> str:
     """Return what p3s explain prints of a phase, without places."""
-    calls = explain.choose_calls(model, phase, call, everything)
-    found = phase_values(model, phase, calls)
-    return explain.render(model, found, {}, phase, call, everything)
+    return explain.render(model, {}, phase, call, everything)
 
 
 def printable(text: str) -> bool:

@@ -72,7 +72,9 @@ static FILE *fuzz_open_plan(void)
 #include "p3s_chunk.c"
 #include "p3s_store.c"
 #define row phase_row
+#define now phase_now
 #include "p3s_phase.c"
+#undef now
 #undef row
 #undef posix_fallocate
 #undef calloc
@@ -117,13 +119,13 @@ static void forget_everything(void)
     watch_no_more();
     if (file >= 0)
         close(file);
-    void *owned[] = {calls, counts, loops, knowns, phases, bounds, site_keys, place_of_call};
+    void *owned[] = {calls, counts, loops, knowns, phases, bounds, site_keys, made, history};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     p3s_header = NULL;
     file = -1;
     calls = NULL, counts = NULL, loops = NULL, knowns = NULL, phases = NULL, bounds = NULL;
-    site_keys = NULL, place_of_call = NULL, rows = NULL;
+    site_keys = NULL, made = NULL, history = NULL, rows = NULL;
     calls_mask = calls_used = count_chunks = 0;
     limit_bytes = event_count = done_count = resolved_count = counted = left_out = 0;
     def_count = call_count = site_count = columns = chunks = site_room = call_room = 0;
@@ -133,6 +135,7 @@ static void forget_everything(void)
     memset(p3s_op_known, 0, sizeof p3s_op_known);
     sites = comms = windows_made = lists = 0;
     now = 0;
+    phase_now = next = 0;
 }
 
 /* A plan: any text, or one that is mostly as P3S writes it. */

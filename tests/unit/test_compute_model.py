@@ -295,7 +295,7 @@ def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:
     assert weight[k, "own", 4] == pytest.approx(ITERS)
     assert weight[k, "far/a", 2] == pytest.approx(7 * ITERS)
     scale = x_scale(load_model(study.root), [8, 4])
-    assert scale[k] == pytest.approx(4 * found[0].x[k].mean(), rel=1e-6)
+    assert scale[k] == pytest.approx(4 * found[0].x[k].mean(), rel=1e-4)  # as its law says
     own, kept = by_count(found, far, scale)
     assert {p.traced for p in kept} == {2}
     assert kept[0].x == pytest.approx(scale[k] / 100.0)

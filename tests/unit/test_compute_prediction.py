@@ -113,10 +113,12 @@ def test_a_trace_with_times_takes_them_instead_of_the_work(tmp_path: Path) -> No
     assert row.low_s == pytest.approx(0.7 * 30e-3, rel=0.01)
 
 
-def test_the_work_of_a_run_in_instructions_is_no_time() -> None:
+def test_the_work_of_a_run_in_an_emulator_is_no_time() -> None:
     made = run_of({"start_ns": [-100, 500, 2000], "elapsed_ns": [100, 7, 0], "work": [9, 40, 3]})
-    times = run_times(replace(made, work_unit="instructions"))
+    counted = replace(made, work_unit="instructions")
+    times = run_times(replace(counted, work_origin="qemu plugin"))
     assert times.wall_s == 2000e-9 and np.isnan(times.work_s) and times.off_core == 0.0
+    assert run_times(counted).work_s == 1993e-9, "the clock beside the counters tells"
     run = RunMeasurement(2, 1.0, 1.0, times.work_s, False)
     row = compose({2: timed_at(2, 1.0)}, {2: run}, [2]).counts[0]
     assert row.measured_work_s is None and row.time_from == "measured"

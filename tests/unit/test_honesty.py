@@ -425,4 +425,4 @@ def test_neighbours_are_open_where_blocks_are_thinner_than_what_they_send():
             there = {i.verdict for i in judged_at(model, n).items if i.relation is not None}
             assert there == ({"ambiguous"} if n > 48 and not wrap else {"exact"})
         beyond = [each for each in model.next if "further away" in each.why]
-        assert [each.n for each in beyond] == ([] if wrap else [49])
+        assert [each.n for each in beyond] == ([] if wrap else [64])

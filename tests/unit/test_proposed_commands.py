@@ -19,7 +19,7 @@ _BEFORE = re.compile(
 #: What a file has that puts a command together.
 _MAYBE = re.compile(r"p3s [a-z]|\s(-o|cd|bash) |cube|otf2-print|wxparaver")
 #: Names of what is quoted where it is made.
-_QUOTES = ("quoted", "quote", "join", "command_line")
+_QUOTES = ("quote_word", "quote", "join", "command_line")
 
 
 def _unquoted(path: Path) -> Iterator[str]:

@@ -269,7 +269,7 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
     assert [row[2].strip() for row in count_table(content.prediction).rows] == ["0 s"] * 3
     assert [(p.speedup, p.model) for p in points_of(content.prediction)] == [(0.0, None)] * 3
     assert phase_costs(content.prediction)[0] == []
-    assert "(0 s to 0 s)" in verdict_of(content.prediction)
+    assert "slower (0 s)" in verdict_of(content.prediction)
     picture_of(content.prediction, "speedup").save(tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 

@@ -153,7 +153,8 @@ def test_a_script_without_a_guard_is_not_run_again(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "print('begun')\nfrom pathlib import Path\nfrom p3s.base import workers\nimport math\n"
-        "print(list(workers.each(math.sqrt, [(k * k,) for k in range(5)], Path(__file__), 2)))\n"
+        "tasks = [(k * k,) for k in range(5)]\n"
+        "print(list(workers.run_tasks(math.sqrt, tasks, Path(__file__), 2)))\n"
     )
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
@@ -165,7 +166,7 @@ def test_the_end_of_the_first_process_ends_the_others(tmp_path: Path) -> None:
     script = (
         "import multiprocessing, os; from pathlib import Path; from p3s.base import workers\n"
         "from test_workers import slow_elsewhere\nme = os.getpid()\n"
-        "w = workers.each(slow_elsewhere, [(0, 0.1, me), *[(1, 900, me)] * 4], Path('/'), 2)\n"
+        "w = workers.run_tasks(slow_elsewhere, [(0, 0.1, me), *[(1, 900, me)] * 4], Path('/'), 2)\n"
         "next(w)\n"
         "print(*(c.pid for c in multiprocessing.active_children()), flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
