@@ -4,10 +4,20 @@
  *   saturation PLAN FILE < "CALLS EVENTS", keys of the calls, then "CALL ELAPSED WORK" per event */
 #include "p3s_phase.c"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 const char *const p3s_op_names[] = {"MPI_X"};
 struct p3s_header *p3s_header;
 pthread_mutex_t p3s_lock;
 int p3s_threaded;
+
+void p3s_stop(const char *what, int error)
+{
+    (void)error;
+    fprintf(stderr, "%s\n", what);
+    exit(5);
+}
 
 int main(int argc, char **argv)
 {
@@ -30,7 +40,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < events; i++) {
         if (scanf("%d %lld %lld", &number, &elapsed, &work) != 3)
             return 4;
-        struct p3s_call call = {.op = 0, .site = (uint32_t)number};
+        struct p3s_call call = {.op = 0, .site = (uint32_t)number, .window = P3S_NONE};
         putchar(name[p3s_phase_wants((uint32_t)number, &call, elapsed, work)]);
     }
     putchar('\n');
