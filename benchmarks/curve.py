@@ -87,36 +87,38 @@ def one_program(name: str, work: Path, asked: argparse.Namespace) -> dict[str, A
         p3s("characterize", *how, "--", *launch, "-n", "{np}", *program)
         nodes = ["--hosts", ",".join(cluster.hosts[:4]), "--cores-per-node", str(EACH)]
         nodes += ["--launcher", " ".join(alone)]
-        for n in (*TRACED, *PREDICTED):
-            p3s(
-                "replay",
-                study,
-                "-n",
-                str(n),
-                *nodes,
-                "--budget",
-                f"{asked.budget}s",
-                "--timeout",
-                "300s",
-            )
+        limits = ["--budget", f"{asked.budget}s", "--timeout", "300s", "--json"]
+        replays = {
+            n: json.loads(p3s("replay", study, "-n", str(n), *nodes, *limits))
+            for n in (*TRACED, *PREDICTED)
+        }
         how = ["--estimator", "simulation", *nodes]
         said = p3s("predict", study, "-n", counts, *how, "--json", codes=(0, 3))
         after = {n: runs(launch, program, n, half) for n in PREDICTED}
     prediction = json.loads(said)
-    entry: dict[str, Any] = {"prediction": prediction, "runs": {}}
+    entry: dict[str, Any] = {"prediction": prediction, "replays": replays, "runs": {}}
     for n in PREDICTED:
         seen = np.concatenate([before[n], after[n]])
         entry["runs"][n] = seen.tolist()
-        print(row(name, n, seen, prediction), flush=True)
+        print(row(name, n, seen, prediction, mean_calls(replays[n])), flush=True)
     return entry
 
 
-def row(name: str, n: int, seen: np.ndarray, prediction: dict[str, Any]) -> str:
-    """Return a row of the table: what runs took, in the median, and what was predicted."""
+def mean_calls(replay: dict[str, Any]) -> float:
+    """Return what a replay says of the communication of a rank, in the mean of all, in s."""
+    (count,) = replay["counts"]
+    return sum(float(phase["comm_ns_mean"]) for phase in count["phases"]) / 1e9
+
+
+def row(name: str, n: int, seen: np.ndarray, prediction: dict[str, Any], comm: float) -> str:
+    """Return a row of the table: what runs took, in the median, and what was predicted.
+
+    ``comm``: of the replay (:func:`mean_calls`), as the run's is the mean of its ranks.
+    """
     time_s, comm_s = np.median(seen, axis=0)
     found = next(each for each in prediction["counts"] if each["n"] == n)
     low, high = found["low_s"], found["high_s"]
-    guess, comm = found["time_s"], found["comm_s"]
+    guess = found["time_s"]
     held = "" if low <= time_s <= high else " (outside)"
     return (
         f"| {name} | {n} | {time_s:.3f} | {guess:.3f} | {low:.3f} to {high:.3f}{held} "
