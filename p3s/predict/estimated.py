@@ -90,8 +90,10 @@ class Communication:
     ``notes``: what was approximated, ``left_out``: what is in no number, a line each.
     ``followed``: how far a simulation got with it.
     ``beside``: the computation of the ranks that were simulated instead of these, None where these
-    were; who computes less than it waits longer. ``stand_ins``: those. ``draws``: how often
-    computation was drawn, where it is simulated here and all ranks were.
+    were; who computes less than it waits longer. ``stand_ins``: those. ``longer``: how much longer
+    than without variation these were simulated to compute (less than 0: shorter), in s, (ranks,
+    phases); None: no more and no less. ``draws``: how often computation was drawn, where it is
+    simulated here and all ranks were.
     """
 
     estimator: str
@@ -103,6 +105,7 @@ class Communication:
     left_out: tuple[str, ...] = ()
     followed: SimulationGaps = SimulationGaps()
     beside: Floats | None = None
+    longer: Floats | None = None
     stand_ins: StandIns | None = None
     draws: Draws | None = None
 

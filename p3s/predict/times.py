@@ -332,12 +332,12 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
         whole = times.root_calls.sum(axis=1, keepdims=True)
         share = np.where(whole > 0, times.root_calls / np.maximum(whole, 1e-300), [[1.0, 0, 0]])
 
-    seconds = found.seconds.copy()
+    seconds, longer = found.seconds.copy(), found.longer
     if found.beside is not None:
-        # who computes less than the ranks simulated instead waits longer, and no less than nothing
         computed = np.stack([computed_in(times, number) for number in found.phases], axis=1)
-        longer = np.maximum(found.beside - computed, -found.waiting)
-        seconds[[COMM, WAITING, LOW, HIGH]] += longer
+        longer = found.beside - computed
+    if longer is not None:
+        seconds[[COMM, WAITING, LOW, HIGH]] += _waited_instead(found.waiting, longer)
     seconds[LOW] = np.maximum(seconds[LOW], 0.0)
     placed = np.zeros((len(seconds), *times.compute.shape))
     for column, number in enumerate(found.phases):
@@ -348,7 +348,24 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
             placed[:, :, slot_of[number]] = seconds[:, :, column]
     placed[LOW] = np.minimum(placed[LOW], placed[COMM])
     placed[HIGH] = np.maximum(placed[HIGH], placed[COMM])
-    return replace(times, mpi=replace(found, phases=times.numbers, seconds=placed, beside=None))
+    return replace(
+        times, mpi=replace(found, phases=times.numbers, seconds=placed, beside=None, longer=None)
+    )
+
+
+def _waited_instead(waiting: Floats, longer: Floats) -> Floats:
+    """Return what is added to the waiting of ranks that compute by ``longer`` less than simulated.
+
+    Seconds, (ranks, phases). No phase is waited for less than not at all: what a rank does not
+    wait in one, it waits less in the others.
+    """
+    wanted = waiting + longer
+    there = np.maximum(wanted, 0.0)
+    whole = there.sum(axis=1, keepdims=True)
+    left = np.maximum(wanted.sum(axis=1, keepdims=True), 0.0)
+    return np.asarray(
+        there * np.divide(left, whole, out=np.ones_like(whole), where=whole > 0) - waiting
+    )
 
 
 def computed_in(times: PhaseTimes, number: int) -> Floats:

@@ -23,10 +23,11 @@ from p3s.costs.spread import Distribution, Spread
 from p3s.costs.types import COMPUTE
 from p3s.machine.facts import Facts
 from p3s.machine.network import ranges
-from p3s.predict.estimated import ESTIMATORS, SOFTWARE, TRANSFER, WAITING
+from p3s.predict.estimated import COMM, ESTIMATORS, SOFTWARE, TRANSFER, WAITING, Communication
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
 from p3s.predict.estimators.drawn import Variation, own_deviation
 from p3s.predict.estimators.messages import library_for, networks
+from p3s.predict.times import computation, with_communication
 
 BYTES = [0, 1000, 100_000]
 NETWORK = {
@@ -273,6 +274,45 @@ def test_computation_that_varies_makes_others_wait(tmp_path: Path) -> None:
     write_json(study.compute_path, data)
     with pytest.raises(P3SError, match="spread: ranks is missing"):
         estimate("machine", traces_of(study), 16)
+
+
+def test_ranks_that_wait_for_the_slowest_take_as_long_as_it(tmp_path: Path) -> None:
+    """What a rank computes less than it is drawn to, or more, is in no rank's time for itself."""
+    trace = Trace(16)
+    for rank in range(16):
+        trace.add(rank, "MPI_Allreduce", nbytes=8, work=1e6)
+    study = study_of(tmp_path / "s", trace)
+    spread = put_spread(study)
+    found = estimate("machine", traces_of(study), 16)
+    assert found.longer is not None and np.ptp(found.longer) > 0.05 * 10 * 1e-3
+    times = with_communication(computation(study.scaled_dir(16)), found)
+    whole = times.whole.sum(axis=1)
+    assert np.ptp(whole) < 1e-3 * whole.max()
+    rng = np.random.default_rng(98)
+    drawn = spread.ranks.quantile(rng.random((4000, 16))) * spread.turns.quantile(
+        rng.random((4000, 16))
+    )
+    assert times.run_s > 10 * 1e-3 * float(drawn.max(axis=1).mean()) * 0.97
+    assert times.run_s < 10 * 1e-3 * float(drawn.max(axis=1).mean()) * 1.05
+
+
+def test_what_is_not_waited_in_one_phase_is_waited_less_in_others(tmp_path: Path) -> None:
+    trace = Trace(2, phases=2)
+    for rank in range(2):
+        trace.add(rank, "MPI_Allreduce", nbytes=8, work=1e6)
+        trace.add(rank, "MPI_Barrier", phase=1, work=1e6)
+    study = study_of(tmp_path / "s", trace)
+    times = computation(study.scaled_dir(2))
+    phases = times.numbers
+    seconds = np.zeros((6, 2, len(phases)))
+    at = phases.index(1)
+    seconds[[COMM, WAITING], 0, at] = 5.0
+    longer = np.zeros((2, len(phases)))
+    longer[0, phases.index(0)] = -3.0
+    told = Communication("machine", 2, phases, seconds, longer=longer)
+    made = with_communication(times, told).mpi
+    assert made.longer is None and (made.waiting >= 0).all()
+    assert made.waiting[0, at] == pytest.approx(2.0) and made.comm.sum() == pytest.approx(2.0)
 
 
 def test_several_counts_at_once_are_the_same(tmp_path: Path) -> None:

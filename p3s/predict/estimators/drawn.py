@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -227,16 +227,19 @@ def runner(
     ``notes``, ``cut``: what had to be changed so that ranks end, and how many calls, are added.
 
     Messages that take ``factor`` as long are computation that takes less, in another unit of time.
+    With a variation a further row of sums says how much longer the cells compute than without.
     """
     rng = np.random.default_rng(seed)
     lasting = variation.ranks(ready.trace.n, rng) if variation is not None else None
     computing: dict[tuple[int, bool], tuple[Ints, Varying]] = {}
 
     def run(steps: Steps, only: Bools | None, tally: Tally, first: Floats) -> Totals:
-        drawn = None
+        drawn = longer = None
         if variation is not None:
             at, varying = _computing(computing, variation, steps, only, tally.cell, lasting)
             drawn = StepDraws(at, varying.drawn(rng))
+            more = tally.weight[at] * (drawn.ns - steps.work_ns[at])
+            longer = np.bincount(tally.cell[at], more, tally.cells)
         found = totals(
             steps,
             ready.node_of,
@@ -252,7 +255,7 @@ def runner(
         notes.extend(found.notes)
         if cut is not None:
             cut.append(found.cut)
-        return found
+        return found if longer is None else replace(found, sums=np.vstack([found.sums, longer]))
 
     return run
 
@@ -294,8 +297,9 @@ def simulate_variation(
     draws: Draws | None = None,
     room: Room | None = None,
 ) -> Floats:
-    """Return the mean of some simulations of a loop in which computation varies.
+    """Return means of some simulations of a loop in which computation varies, (PARTS + 1, cells).
 
+    The last row is how much longer cells compute than without variation (less than 0: shorter).
     ``room``: of simulations before, whose results nobody needs any more.
     """
     loop = ready.loops[number]
@@ -304,7 +308,7 @@ def simulate_variation(
     repeats = int(np.clip(_STEPS // max(size, 1), *_REPEATS))
     if draws is not None:
         windows, repeats = draws.planned(number, windows, repeats)
-    total = np.zeros((PARTS, loop.cells))
+    total = np.zeros((PARTS + 1, loop.cells))
     rooms: SimpleQueue[Room] = SimpleQueue()
     if room is not None:
         rooms.put(room)

@@ -3,8 +3,8 @@
 The scaled trace becomes sections (p3s.program.order), its collectives the messages of the library's
 algorithms (p3s.program.collectives), its loops a few iterations (p3s.simulate.folded). Computation
 varies as it did in the traced runs: by a lasting factor of each rank and one of each occurrence,
-drawn from the distributions in compute.json. What a rank computes longer by that makes others wait;
-it is not counted as communication of its own.
+drawn from the distributions in compute.json. What a rank computes longer by that makes others wait,
+and a rank that computes less waits itself: together all take what the slowest takes.
 """
 
 from __future__ import annotations
@@ -177,7 +177,8 @@ def simulate_input(
     sums, notes, followed = simulate_cells(
         ready, costs, variation, off, even_low=shared, draws=draws
     )
-    phases, seconds = by_phase(ready, head, sums)
+    phases, each = by_phase(ready, head, sums)
+    seconds, longer = each[:-1], each[-1]
     seconds[LOW] = np.minimum(seconds[LOW], seconds[COMM])
     seconds[HIGH] = np.maximum(seconds[HIGH], seconds[COMM])
     found = Communication(
@@ -189,6 +190,7 @@ def simulate_input(
         (*said, *ready.notes, *notes),
         followed=followed,
         draws=draws,
+        longer=longer,
     )
     family = messages.library.family
     found = with_creation(found, ready.trace, messages.own or usual_creation(family), ends)
@@ -245,7 +247,8 @@ def simulate_cells(
     even_low: bool = False,
     draws: Draws | None = None,
 ) -> tuple[Floats, list[str], SimulationGaps]:
-    """Return time in calls, waiting, transfer, software, and both ends, per cell in ns, (6, cells).
+    """Return times per cell in ns, (7, cells): in calls, waiting, transfer, software, both ends of
+    the first, and how much longer computation is drawn than it is without variation.
 
     The ends are those of the simulation in which nothing varies and messages cost the least and
     the most, and that less and more by a part ``off``, from its typical costs, added to what the
@@ -254,7 +257,7 @@ def simulate_cells(
     much rests on those. ``draws``: how often computation is drawn.
     """
     cells = ready.trace.n * len(ready.phases)
-    total = np.zeros((PARTS + 2, cells))
+    total = np.zeros((PARTS + 3, cells))
     notes: list[str] = []
     cut: list[int] = []
     settling = Settling()
@@ -278,11 +281,13 @@ def simulate_cells(
             return np.asarray(factor * found.sums[0], dtype=np.float64)
 
         low, high = map(end, costs[1:], (1.0 - off, 1.0 + off))
-        typical = (
-            even.sums
-            if variation is None or not variation.varies
-            else simulate_variation(ready, number, costs[0], variation, even, overlap, draws, room)
-        )
+        typical = even.sums
+        if variation is not None and variation.varies:
+            drawn = simulate_variation(
+                ready, number, costs[0], variation, even, overlap, draws, room
+            )
+            typical, longer = drawn[:PARTS], drawn[PARTS]
+            total[PARTS + 2] += longer
         total[:PARTS] += typical
         least = np.maximum(typical[0] - np.maximum(even.sums[0] - low, 0), 0)
         total[PARTS] += np.minimum(least, low) if even_low else least
