@@ -25,18 +25,18 @@ from scipy.stats import t as student
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.base.ops import RECV, SEND, kind_of
-from p3s.base.settings import THREADS, settings_in, traces_of
+from p3s.base.settings import THREADS
 from p3s.base.text import join_words, percent
 from p3s.capture import RunTrace, read_run
 from p3s.machine.machinefile import Machine
 from p3s.machine.teams import OpenMP, line_at
+from p3s.methods.baseline.fromstudy import traces_in
 from p3s.methods.baseline.read import read
 from p3s.methods.baseline.regression import least_norm
 from p3s.methods.baseline.times import RunTime, Times
 from p3s.methods.baseline.treeruns import Reading, table_of
 from p3s.methods.baseline.trees.prototype import Prototype
 from p3s.methods.baseline.trees.types import Table
-from p3s.pipeline.records import load_study
 
 #: What a thread of the slowest worker counts in an iteration; that of TLB misses may be missing.
 CYCLES, INSTRUCTIONS, CACHE, TLB = "cycles", "instructions", "llc-misses", "dtlb-misses"
@@ -64,9 +64,8 @@ def read_table(source: Path) -> Table:
 
 def times_in(root: Path) -> Times:
     """Return the time of an iteration of every run of a study, what else is known as inputs."""
-    study, runs = load_study(root), []
-    values = [(setting, traces_of(at)) for setting, at in settings_in(study)]
-    for setting, traces in values or [({}, traces_of(study))]:
+    runs = []
+    for setting, traces in traces_in(root):
         given = {name: float(value) for name, value in setting.items()}
         others = [name for name in given if name != THREADS] or ["workload"]
         given["workload"] = given.pop(others[0], 1.0)
@@ -129,7 +128,7 @@ class Node:
                 "machine measure --openmp, with a --launcher that starts two ranks"
             )
         self.openmp: OpenMP = machine.openmp
-        self._sizes = [machine.network["sizes"][name] for name in ("bytes", "one_way_ns")]
+        self._nbytes, self._ns = (machine.network["sizes"][x] for x in ("bytes", "one_way_ns"))
 
     def hertz(self, threads: Floats) -> Floats:
         """Return the clock; where the system tells none, additions that wait for each other."""
@@ -138,7 +137,7 @@ class Node:
 
     def messages(self, nbytes: Floats) -> Floats:
         """Return the seconds of messages, straight between sizes, on with the last slope."""
-        return np.array([1e-9 * line_at(*self._sizes, size) for size in nbytes.tolist()])
+        return np.array([1e-9 * line_at(self._nbytes, self._ns, x) for x in nbytes.tolist()])
 
     def misses(self, counted: Mapping[str, Floats]) -> dict[str, Floats]:
         """Return the seconds of misses that are counted, by counter."""
