@@ -87,9 +87,7 @@ def time_iteration(run: RunTrace) -> dict[str, float]:
     at = np.flatnonzero((kind == SEND) | (kind == RECV))
     ends = at[(kind[at] == RECV) & np.append(kind[at[1:]] == SEND, True)] if len(at) else at
     if len(ends) < 3:
-        raise P3SError(
-            f"{run.path}: not three iterations of a master that sends to workers, then receives"
-        )
+        raise P3SError(f"{run.path}: no three iterations of a master that sends, then receives")
     part, turns = np.arange(ends[0] + 1, ends[-1] + 1), len(ends) - 1
     whole = float(end_ns[ends[-1]] - end_ns[ends[0]]) / turns
     sizes, kind = np.array([calls[k].bytes for k in part]), kind[part]
