@@ -29,6 +29,7 @@ COUNTERS = (
     "llc-references",
     "branches",
     "branch-misses",
+    "dtlb-misses",
     "page-faults",
     "context-switches",
     "cpu-migrations",

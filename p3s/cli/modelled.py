@@ -4,31 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.base.errors import P3SError
 from p3s.base.text import plural, processes
-from p3s.cli.common import emit_json, header, out, say, say_reasons
+from p3s.cli.common import emit_json, header, out, quote_word, say, say_reasons
 from p3s.cli.progress import progress
 from p3s.model.stage import read
 from p3s.pipeline.commands import Commands, count_to_predict
 from p3s.pipeline.records import load_study, model_record
 
+if TYPE_CHECKING:
+    from p3s.base.study import Study
+    from p3s.costs.counted import Counted
+    from p3s.model.types import Model
+
 
 def instructions(root: Path, counts: Sequence[int], csv: bool) -> None:
     """Print the instruction table of a model, and what hardware counters counted."""
-    from p3s.costs.counted import counted_at
     from p3s.model.work.scic import instruction_table, larger_counts
     from p3s.report.compute import counted_text, instruction_csv, instruction_text
-    from p3s.signature.times import load_times
 
     study = load_study(root)
     fitted = model_record(study).model
     found = instruction_table(fitted, counts or larger_counts(fitted))
     out((instruction_csv if csv else instruction_text)(found).rstrip("\n"))
-    each = [load_times(study.root, n) for n in fitted.counts]
-    rows = [row for times in each if times for row in counted_at(fitted, times)]
-    if rows and not csv:
+    if not csv and (rows := _list_counted(study, fitted)):
         out("\n" + counted_text(rows))
+
+
+def _list_counted(study: Study, fitted: Model) -> list[Counted]:
+    """Return what hardware counters counted at the counts of a model."""
+    from p3s.costs.counted import counted_at
+    from p3s.signature.times import load_times
+
+    each = [load_times(study.root, n) for n in fitted.counts]
+    return [row for times in each if times for row in counted_at(fitted, times)]
 
 
 def costs(root: Path, counts: Sequence[int], csv: bool, json_: bool) -> None:
@@ -76,9 +87,14 @@ def equations(root: Path, how: str, everything: bool, modules: Sequence[Path]) -
             calls = plural(len(left_out), "call follows", "calls follow")
             notes = [*notes, f"{calls} no rule on some ranks: LEFT_OUT of the module says why"]
     else:
+        from p3s.costs.counted import instruction_equations
+        from p3s.report.compute import equation_lines
         from p3s.report.equations import render
 
         out(render(fitted, places, everything, record.program.take_back))
+        of_phases = instruction_equations(fitted, _list_counted(study, fitted))
+        if lines := equation_lines(of_phases, f"p3s model {quote_word(root)} --scic"):
+            out("\n".join(["", *lines]))
     for note in notes:
         say(f"note: {note}")
 

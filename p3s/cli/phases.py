@@ -26,11 +26,14 @@ def phases(
 
     Functions and lines come from the debug information of the program (compile it with -g).
     """
+    from p3s.base.serialise import to_data
     from p3s.capture.sites import resolve_sites
+    from p3s.costs.counted import counted_in
     from p3s.pipeline.records import load_study
     from p3s.pipeline.stages import ensure_phases
     from p3s.report.call_tree import render
     from p3s.signature.phase_file import PHASES
+    from p3s.signature.times import load_times
 
     wanted = parse_counts(counts) if counts is not None else None
     study = load_study(study_dir)
@@ -38,17 +41,20 @@ def phases(
         found = ensure_phases(study, bar)
     if wanted is not None:
         found = found.only(wanted, study.root)
+    times = [load_times(study.root, n) for n in found.counts]
+    counted = [row for each in times if each for row in counted_in(found, each)]
     places, notes = resolve_sites(traces_of(study), found.sites, modules)
     if json_:
         emit_json(
             {
                 **PHASES.data(found),
+                "counters": to_data(counted),
                 "places": {name: _as_json(places[name]) for name in sorted(places)},
                 "notes": notes,
             }
         )
     else:
-        out(render(found, places, everything=everything, only_tree=tree))
+        out(render(found, places, counted, everything=everything, only_tree=tree))
     for note in notes:
         say(f"note: {note}")
     return 0

@@ -7,16 +7,19 @@ process computes on: the bytes that the program itself has filled (Times.residen
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from p3s.costs.families import STEP, TWO_STEPS
 from p3s.costs.gather import by_place_and_rank, in_the_run, numbers_of, places_of, weights_at
 from p3s.costs.laws import CostLaw, fit_cost
-from p3s.costs.points import WHOLE, Point
+from p3s.costs.points import WHOLE, Place, Point
+from p3s.laws.worklaws import WorkLaw, fit_work
 from p3s.model.evaluate import model_grid
 from p3s.model.types import Model
+from p3s.model.work.scic import list_measured
+from p3s.signature.phase_file import Phases
 from p3s.signature.rank import INSTRUCTIONS
 from p3s.signature.times import Times
 
@@ -29,7 +32,7 @@ PER_INSTRUCTION = {CYCLES: "cycles per instruction", MISSES: "misses per instruc
 class Counted:
     """A phase at one count: what one process counts in an iteration, by counter.
 
-    block: bytes of a process, 0: not known; ranks: that compute there.
+    block: bytes of a process, 0: not known; ranks: that compute there; weight: iterations.
     """
 
     phase: int
@@ -37,7 +40,14 @@ class Counted:
     n: int
     ranks: int
     block: float
+    weight: float
     each: dict[str, float]
+
+    @property
+    def instructions(self) -> float | None:
+        """Return the instructions of all ranks in the run, None where they are not counted."""
+        done = self.each.get(INSTRUCTIONS)
+        return None if done is None else done * self.ranks * self.weight
 
     def per_instruction(self, counter: str) -> float | None:
         """Return how many of a counter there are per instruction, None where either is missing."""
@@ -60,10 +70,33 @@ class CacheLeft:
 
 
 def counted_at(model: Model, times: Times) -> Iterator[Counted]:
+    """Yield what counters say of each phase of a model at one count."""
+    if times.counters:
+        places, phase = places_of(model)
+        weights = weights_at(model, model_grid(model, times.np))
+        yield from _by_phase(places, phase, weights, [each.name for each in model.phases], times)
+
+
+def counted_in(found: Phases, times: Times) -> Iterator[Counted]:
     """Yield what counters say of each phase at one count."""
-    if not times.counters:
-        return
-    places, phase = places_of(model)
+    if times.counters:
+        at = {call.call: (call.site, call.op) for call in found.tree.calls()}
+        pairs = [(at[call], each.phase) for each in found.phases for call in each.calls]
+        costs = [each.per_count.get(times.np) for each in found.phases]
+        weights = np.array([max(cost.weight, 1) if cost else 1 for cost in costs])
+        phase = np.array([k for _, k in pairs], dtype=np.int64)
+        names = [each.name for each in found.phases]
+        yield from _by_phase([place for place, _ in pairs], phase, weights, names, times)
+
+
+def _by_phase(
+    places: Sequence[Place],
+    phase: np.ndarray,
+    weights: np.ndarray,
+    names: Sequence[str],
+    times: Times,
+) -> Iterator[Counted]:
+    """Yield a row per phase that computes; phase: of each place; weights, names: of each phase."""
     place = numbers_of(places, times.nodes)[times.to_node]
     shape = (len(places), times.np)
     columns = dict(zip(times.counters, times.counted.T, strict=True))
@@ -73,18 +106,69 @@ def counted_at(model: Model, times: Times) -> Iterator[Counted]:
         by_place_and_rank(place, times.rank, column, shape) * in_the_run(places)
         for column in columns.values()
     ]
-    weights = weights_at(model, model_grid(model, times.np))
     block = times.resident_bytes[times.resident_bytes > 0]
-    for k, weight in enumerate(weights.tolist()):
+    size = float(block.mean()) if len(block) else 0.0
+    for k, (name, weight) in enumerate(zip(names, weights.tolist(), strict=True)):
         sums = [each[phase == k].sum(axis=0) for each in table]
         there = np.any([each > 0 for each in sums], axis=0)
         if there.any():
-            each = {
-                name: float(total[there].mean()) / weight
-                for name, total in zip(columns, sums, strict=True)
-            }
-            size = float(block.mean()) if len(block) else 0.0
-            yield Counted(k, model.phases[k].name, times.np, int(there.sum()), size, each)
+            means = [float(total[there].mean()) / weight for total in sums]
+            each = dict(zip(columns, means, strict=True))
+            yield Counted(k, name, times.np, int(there.sum()), size, weight, each)
+
+
+@dataclass(frozen=True)
+class InstructionEquation:
+    """The instructions of a process in a phase over the run: equation, and error held out.
+
+    last: what was counted at the largest count; off: relative error there of the equation fitted
+    without it, None where nothing was held out.
+    """
+
+    law: WorkLaw
+    last: Counted
+    off: float | None
+
+
+def instruction_equations(model: Model, rows: Sequence[Counted]) -> list[InstructionEquation]:
+    """Return the equation of each phase: the model's where work is instructions, else of rows."""
+    mine = model.work_unit == INSTRUCTIONS
+    if mine:
+        held = model.holdout.comparison if model.holdout is not None else None
+        known = {each.phase: each.error for each in held.work.each} if held else {}
+        rows = [
+            Counted(r.phase, r.name, r.n, r.ranks, 0.0, r.weight, {INSTRUCTIONS: r.work})
+            for phase in model.phases
+            for r in list_measured(phase)
+        ]
+    found = []
+    for phase in model.phases:
+        at = _all_groups([row for row in rows if row.phase == phase.phase])
+        if not at:
+            continue
+        *less, top = sorted(at)
+        last, law = at[top], phase.work.law
+        off = known.get(phase.phase) if mine else None
+        if not mine:
+            run = {n: row.each[INSTRUCTIONS] * row.weight for n, row in at.items()}
+            law = fit_work(list(run), list(run.values()))
+            if len(less) > 1:
+                told = float(fit_work(less, [run[n] for n in less]).value(top))
+                off = told / run[top] - 1
+        found.append(InstructionEquation(law, last, off))
+    return found
+
+
+def _all_groups(rows: Sequence[Counted]) -> dict[int, Counted]:
+    """Return the rows of a phase by count, those of several groups of ranks together."""
+    found: dict[int, Counted] = {}
+    for n in sorted({row.n for row in rows}):
+        groups = [row for row in rows if row.n == n]
+        total, ranks = sum(row.instructions or 0.0 for row in groups), sum(r.ranks for r in groups)
+        if total > 0:
+            each = {INSTRUCTIONS: total / ranks / groups[0].weight}
+            found[n] = replace(groups[0], ranks=ranks, each=each)
+    return found
 
 
 def law_of(rows: Sequence[Counted], counter: str) -> CostLaw | None:

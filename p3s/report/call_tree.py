@@ -14,6 +14,7 @@ from itertools import groupby
 from p3s.base.ops import COMPLETION, kind_of
 from p3s.base.text import percent, processes, visible
 from p3s.capture.callpath import PASS_ON, CallPath, FrameInfo, call_path, stack
+from p3s.costs.counted import Counted
 from p3s.predict.times import END, REST, START
 from p3s.predict.types import Count, PhaseAt, Prediction
 from p3s.report.costs import kinds_of
@@ -179,7 +180,12 @@ def _size(loop: Loop) -> int:
 
 
 def render(
-    found: Phases, places: Places, *, everything: bool = False, only_tree: bool = False
+    found: Phases,
+    places: Places,
+    counted: Sequence[Counted] = (),
+    *,
+    everything: bool = False,
+    only_tree: bool = False,
 ) -> str:
     """Return table, tree and account as text, or the tree alone."""
     if only_tree:
@@ -191,7 +197,7 @@ def render(
         [
             title,
             "",
-            *table(found, places, everything),
+            *table(found, places, everything, counted),
             "",
             f"Loops and calls at {processes(last)}",
             "",

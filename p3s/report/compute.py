@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from p3s.base.text import NOT_KNOWN, align_columns, ends, percent, processes, seconds, visible
-from p3s.costs.counted import PER_INSTRUCTION, Counted, caches_left
+from p3s.costs.counted import PER_INSTRUCTION, Counted, InstructionEquation, caches_left
 from p3s.costs.laws import CostLaw
 from p3s.costs.laws import text as text_of
 from p3s.costs.table import SHOWN, laws_of, shares, unknown_costs
@@ -325,6 +325,23 @@ def _balance(found: InstructionTable, phase: int) -> list[str]:
     return [
         f"  total of all ranks from {counts[0]} to {counts[-1]} processes: {100 * change:+.2f} %"
     ]
+
+
+def equation_lines(found: Sequence[InstructionEquation], everything: str) -> list[str]:
+    """Return the instruction equation of each phase, a line each; everything: prints the table."""
+    columns: Columns[InstructionEquation] = {
+        "phase": lambda e: e.last.phase,
+        "equation": lambda e: e.law.text(),
+        "at": lambda e: e.last.n,
+        "in one iteration": lambda e: number(e.last.each["instructions"]),
+        "weight": lambda e: f"{e.last.weight:,.10g}",
+        "of all ranks": lambda e: number(e.last.instructions or 0.0),
+        "held out": lambda e: NOT_KNOWN if e.off is None else f"{100 * e.off:+.2f} %",
+    }
+    least = SHOWN * sum(each.last.instructions or 0.0 for each in found)
+    rows = [each for each in found if (each.last.instructions or 0.0) >= least]
+    head = f"instructions of a process in the run (all counts, groups and phases: {everything})"
+    return [head, *lines_of(table_of("", columns, rows, left=(1,)), 2)] if rows else []
 
 
 def counted_text(found: Sequence[Counted]) -> str:

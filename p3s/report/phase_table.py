@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from p3s.base.text import NOT_KNOWN, join_words, paragraph, percent, seconds, visible
+from p3s.costs.counted import CYCLES, MISSES, Counted
 from p3s.report.places import Places, common_place
 from p3s.report.show import Part, PartTable, lines_of
 from p3s.signature.phase_file import Account, Call, Loop, Phase, Phases, recorded_text
+from p3s.signature.rank import INSTRUCTIONS
 
 WIDTH = 100
 #: Without --all: rows of the table.
@@ -73,9 +75,16 @@ def loop_place(calls: Iterable[Call], sites: Mapping[str, Sequence[str]], places
 
 
 # ---- table -------------------------------------------------------------------------------------
-def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
-    """Return the phases as a table: a row per relevant phase (of all phases on demand)."""
+def table(
+    found: Phases, places: Places, everything: bool = False, counted: Sequence[Counted] = ()
+) -> list[str]:
+    """Return the phases as a table: a row per relevant phase (of all phases on demand).
+
+    counted: what hardware counters say of phases, with columns of its own.
+    """
     last = found.counts[-1]
+    of_phase = {row.phase: row for row in counted if row.n == last}
+    heads = {name: head for name, head in _COUNTERS.items() if any(name in r.each for r in counted)}
     listed = [phase for phase in found.phases if everything or phase.relevant]
     dropped = len(listed) - MAX_PHASES if not everything else 0
     listed = listed[: None if dropped <= 0 else MAX_PHASES]
@@ -85,6 +94,7 @@ def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
     weights_head = [str(n) for n in columns]
     weights_head[0] = "weight" if len(columns) == 1 else f"weight at {columns[0]}"
     head = ["phase", "time", *weights_head, "ranks", "calls", "bytes", "work", "total work"]
+    head += heads.values()
     rows, below = [], []
     for phase in listed:
         cost = phase.per_count.get(last)
@@ -102,7 +112,8 @@ def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
                 volume(cost.bytes),
                 amount(cost.work, found.work_unit),
             ]
-        rows.append([*row, work_change(phase, found.counts)])
+        counters = [_counter(of_phase.get(phase.phase), name) for name in heads]
+        rows.append([*row, work_change(phase, found.counts), *counters])
         more = [_phase_place(phase, loops[phase.loop], found, places)]
         if len(columns) == 1 and len(set(weights)) > 1:
             pairs = zip(found.counts, weights, strict=True)
@@ -121,6 +132,20 @@ def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
             " --all shows them"
         )
     return [*lines, *_about_work(listed, found.counts), *_about_builds(found)]
+
+
+#: Columns of hardware counters: instructions of all ranks, others per instruction.
+_COUNTERS = {INSTRUCTIONS: "instructions", CYCLES: "CPI", MISSES: "misses/instr"}
+
+
+def _counter(row: Counted | None, name: str) -> str:
+    """Return the cell of a counter."""
+    if row is None:
+        return NOT_KNOWN
+    if name == INSTRUCTIONS:
+        return NOT_KNOWN if row.instructions is None else amount(row.instructions, name)
+    value = row.per_instruction(name)
+    return NOT_KNOWN if value is None else f"{value:.3g}"
 
 
 def _about_builds(found: Phases) -> list[str]:

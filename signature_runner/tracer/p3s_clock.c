@@ -99,6 +99,7 @@ static const struct { const char *name; uint32_t type; uint64_t config; } known[
     {"llc-references", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_REFERENCES},
     {"branches", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_INSTRUCTIONS},
     {"branch-misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_MISSES},
+    {"dtlb-misses", PERF_TYPE_HW_CACHE, PERF_COUNT_HW_CACHE_DTLB | PERF_COUNT_HW_CACHE_RESULT_MISS << 16},
     {"page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS},
     {"context-switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES},
     {"cpu-migrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS},
@@ -110,7 +111,7 @@ static int open_counter(uint32_t type, uint64_t config, int leader, uint64_t for
     struct perf_event_attr a;
     int fd = -1;
     /* The program's own instructions; but switches and migrations happen in the kernel. */
-    for (int user = type == PERF_TYPE_HARDWARE; fd < 0 && user < 2; user++) {
+    for (int user = type != PERF_TYPE_SOFTWARE; fd < 0 && user < 2; user++) {
         memset(&a, 0, sizeof a);
         a.size = sizeof a;
         a.type = type;

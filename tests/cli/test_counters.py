@@ -83,6 +83,19 @@ def test_counters_are_laws_of_the_block(tmp_path: Path, source: int, unit: str) 
     left = {each.counter: each for each in caches_left(rows)}
     assert left["cycles"].block == pytest.approx(CACHE, rel=0.3)
     assert left["cycles"].before < 0.7 and left["cycles"].after > 1.8
+    shown = cli(
+        f"model {study.root}", code=(0, 3), out="instructions of a process in the run ("
+    ).out
+    shown = shown.partition("of a process in the run (")[2]
+    line = next(each for each in shown.splitlines() if f"{TURNS * EACH * DATA:.4g}/n" in each)
+    at, once, weight, total, off = line.split()[-6:-1]
+    assert (int(at), float(once.replace(",", ""))) == (32, EACH * DATA / 32)
+    assert float(total.replace(",", "")) == pytest.approx(TURNS * EACH * DATA)
+    assert int(weight) == TURNS and abs(float(off)) < 0.1
+    shown = cli(f"phases {study.root}", out=("CPI", "misses/instr")).out
+    assert any("15.4 G" in line and "  0.502  " in line for line in shown.splitlines())
+    rows = cli(f"phases {study.root} --json").data["counters"]
+    assert {row["n"] for row in rows} == set(COUNTS) and set(rows[-1]["each"]) == set(COUNTERS)
     shown = cli(f"model {study.root} --scic", code=(0, 3), out="cycles per instruction").out
     assert "leaves a cache at about" in shown
     if unit == "instructions":  # the same as the work: its equation holds

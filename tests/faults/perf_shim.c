@@ -2,7 +2,7 @@
  * reads of its descriptors give a recorded stream. Instructions go on by 1,000,200 from the first
  * read to the second, as a loop of a million between them does; by COST in the next 200; by EACH then.
  * Half of all time the counter is on the processor (multiplexed). Others go on by 3000 (task-clock),
- * 10000 (cycles) and 50 (llc-misses) with each read. */
+ * 10000 (cycles), 50 (llc-misses) and 20 (dtlb-misses) with each read. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <linux/perf_event.h>
@@ -50,6 +50,8 @@ static uint64_t step(struct counter *c)
     c->reads++;
     if (c->type == PERF_TYPE_SOFTWARE)
         return c->value += 3000;
+    if (c->type == PERF_TYPE_HW_CACHE)
+        return c->value += 20;
     if (c->config == PERF_COUNT_HW_CPU_CYCLES)
         return c->value += 10000;
     if (c->config == PERF_COUNT_HW_CACHE_MISSES)

@@ -72,6 +72,24 @@ def test_instructions_are_the_work(
     assert info["work_unit"] == "instructions" and info["work"] == "cpu"
 
 
+def test_tlb_misses_are_counted_where_asked(
+    ring: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", str(shim(tmp_path, 1000200)))
+    words = [usable_mpi().mpiexec, "-n", "{np}", str(ring)]
+    run_traced(
+        words,
+        2,
+        tmp_path / "run",
+        timeout_s=TIMEOUT_S,
+        recording=Recording("cpu", ("cycles", "dtlb-misses"), posix_io=False),
+    )
+    run = read_run(tmp_path / "run")
+    assert run.counter_names == ("cycles", "dtlb-misses")
+    for rank in run.ranks:
+        assert {tuple(row) for row in rank.counters[2:-1].tolist()} == {(0, 0), (10000, 20)}
+
+
 def test_what_does_not_count_instructions_is_not_believed(
     ring: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from benchmarks.regression import explicit
 from p3s.base.errors import P3SError, UsageError
 from p3s.laws.statistics import nonnegative, relative_error, scores
 from p3s.methods.baseline import threeterm
-from p3s.methods.baseline.agreement import Band, band, beside
+from p3s.methods.baseline.agreement import curve_of
 from p3s.methods.baseline.commands.options import by_rule
 from p3s.methods.baseline.families import FAMILIES, Data, fit, text_of, weights_of
 from p3s.methods.baseline.model import fit_series
@@ -320,80 +320,49 @@ def test_series_of_an_explicit_model_need_the_same_small_counts() -> None:
 COUNTS = (4, 8, 16, 32, 64, 128, 256, 512)
 
 
-def counts_of(found: Band) -> tuple[int, ...]:
-    return tuple(each.n for each in found.said)
-
-
-def width(found: Band) -> float:
-    low, high = found.said[0].ends
-    return high / low
-
-
 def falling(n: int) -> float:
     return 0.2 + 100.0 / n
 
 
-def prediction_of(times: dict[int, float], **parts: dict[int, float]) -> Prediction:
-    """Return a prediction of two phases with these times."""
-    rows = []
-    for n, time in times.items():
-        second = parts.get("second", {}).get(n, 0.1 * time)
-        compute = parts.get("compute", {}).get(n, 100.0 / n)
-        row = count_at(
+def prediction_of(times: dict[int, float]) -> Prediction:
+    """Return a prediction of these times, measured up to 16 processes."""
+    rows = [
+        count_at(
             n,
-            phase_at(0, "halo", time_s=time - second),
-            phase_at(1, "Allreduce", time_s=second),
+            phase_at(0, "halo", time_s=time),
             **dict.fromkeys(("time_s", "low_s", "high_s", "model_s"), time),
             measured=n <= 16,
-            measured_s=time if n <= 16 else None,
+            measured_s=falling(n) if n <= 16 else None,
             time_from="measured" if n <= 16 else "model",
-            compute_s=compute,
-            comm_s=time - compute,
-            waiting_s=parts.get("waiting", {}).get(n, 0.0),
         )
-        rows.append(row)
+        for n, time in times.items()
+    ]
     return replace(record(), counts=tuple(rows), traced_counts=(4, 8, 16))
 
 
-def test_a_band_holds_what_the_times_say() -> None:
-    found = band({n: [falling(n), 1.1 * falling(n)] for n in (4, 8, 16, 32)}, COUNTS)
-    assert counts_of(found) == COUNTS and found.trained == (4, 8, 16, 32)
-    for n in COUNTS:
-        said = found.at(n)
-        assert said is not None
-        (low, high), mid = said.ends, said.seconds
+def test_a_curve_holds_what_the_times_say() -> None:
+    found = curve_of(prediction_of({n: falling(n) for n in COUNTS}))
+    assert found.counts == COUNTS[2:]
+    for n, low, mid, high in zip(*(found.counts, found.low, found.mid, found.high), strict=True):
         assert 0 < low <= mid <= high and mid == pytest.approx(falling(n))
-    assert found.at(5) is None
-    text = found.sentence
-    assert "4, 8, 16 and 32 processes" in text and "16 times the largest" in text
-    assert "512 processes" in text
+    first, second = found.sentences
+    assert "4, 8 and 16 processes" in first and "32 times the largest" in first
+    assert "512 processes" in first and "differ by at most 25.0 %" in second
 
 
-def test_counts_of_a_band_default_to_doublings() -> None:
-    assert counts_of(band({4: 1.0, 6: 0.8, 8: 0.7})) == (4, 6, 8, 16, 32, 64)
-
-
-def test_a_band_is_wide_where_forms_cannot_be_told_apart() -> None:
-    few = band({4: falling(4), 8: falling(8), 16: falling(16) * 1.01}, [512])
-    many = band({n: falling(n) * (1 + 0.005 * (-1) ** n) for n in range(4, 65, 3)}, [512])
-    assert width(few) > width(many)
-
-
-@pytest.mark.parametrize(
-    "times", [{}, {4: 1.0}, {4: [1.0, 1.0]}, {4: 1.0, 8: -1.0}, {4: 1.0, 8: math.nan}]
-)
-def test_no_band(times: dict) -> None:
-    with pytest.raises(P3SError):
-        band(times)
+def test_where_the_two_differ_most_is_said() -> None:
+    slower = {n: falling(n) * (1 if n <= 16 else 1.3 if n < 512 else 2.0) for n in COUNTS}
+    (_, said) = curve_of(prediction_of(slower)).sentences
+    assert said.startswith("At 512 processes the prediction is 100.0 % longer than the regression")
+    assert "32 times beyond its largest run" in said and "tried up to 8" in said
 
 
 @pytest.mark.parametrize("phases", [1, 3, 40])
 @pytest.mark.parametrize("representative", [True, False])
-def test_beside_made_predictions(phases: int, representative: bool) -> None:
-    found = beside(record(made_prediction(COUNTS, phases, representative=representative)))
-    assert found.band is not None and counts_of(found.band) == COUNTS
-    assert found.band.measured == representative
-    assert ("run times" if representative else "predicted times") in found.sentence
+def test_curves_of_made_predictions(phases: int, representative: bool) -> None:
+    found = curve_of(record(made_prediction(COUNTS, phases, representative=representative)))
+    assert found.counts and found.counts[-1] == 512
+    assert ("run times" if representative else "predicted times") in found.sentences[0]
     assert all(text.endswith(".") for text in found.sentences)
 
 
@@ -405,16 +374,18 @@ def test_beside_made_predictions(phases: int, representative: bool) -> None:
         made_prediction((64, 128), measured=[]),
     ],
 )
-def test_beside_predictions_with_too_little(prediction: dict) -> None:
-    found = beside(record(prediction))
-    assert found.band is None and found.disagreements == ()
-    assert len(found.sentences) == 1 and "fewer than two counts" in found.sentence
+def test_no_curve_of_too_little(prediction: dict) -> None:
+    found = curve_of(record(prediction))
+    assert not found.counts and len(found.sentences) == 1
+    assert "fewer than two counts" in found.sentences[0]
 
 
-def test_where_the_two_agree() -> None:
-    found = beside(prediction_of({n: falling(n) for n in COUNTS}))
-    assert found.disagreements == ()
-    assert "differ by at most 25.0 %" in found.sentences[1]
+@pytest.mark.parametrize(
+    "times", [{}, {4: 1.0}, {4: [1.0, 1.0]}, {4: 1.0, 8: -1.0}, {4: 1.0, 8: math.nan}]
+)
+def test_times_that_make_no_series(times: dict) -> None:
+    with pytest.raises(P3SError):
+        from_mapping(times)
 
 
 def test_errors_are_relative_to_the_least_run() -> None:

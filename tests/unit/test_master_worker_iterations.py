@@ -58,13 +58,6 @@ def test_a_slow_first_iteration_does_not_count_and_few_tell_nothing() -> None:
     assert check([1.0] * 4, [[0.5]] * 4).imbalance == 0.0
 
 
-def test_times_that_cannot_be() -> None:
-    with pytest.raises(P3SError, match="mixed units"):
-        check([1.0, 1.0], [[2.0], [0.5]])
-    with pytest.raises(P3SError, match="one of every worker"):
-        check([1.0], [0.5])
-
-
 # ---- tables (C2, C3) -------------------------------------------------------------------------
 
 HEAD = (

@@ -20,9 +20,13 @@ _EMULATOR = "qemu"
 
 def times_in(root: Path) -> Times:
     """Return the times of every run of the study in a directory; errors: of :func:`times_of`."""
+    return times_of(traces_in(root), root)
+
+
+def traces_in(root: Path) -> list[tuple[Setting, Traces]]:
+    """Return the values of parameters of a study with what was traced; without any, once none."""
     study = load_study(root)
-    values = [(setting, traces_of(at)) for setting, at in settings_in(study)]
-    return times_of(values or [({}, traces_of(study))], root)
+    return [(at, traces_of(one)) for at, one in settings_in(study)] or [({}, traces_of(study))]
 
 
 def times_of(values: Sequence[tuple[Setting, Traces]], root: Path) -> Times:

@@ -110,7 +110,7 @@ def instruction_table(model: Model, counts: Iterable[int] = ()) -> InstructionTa
     At a traced count the groups are those that were measured. Phases without work are left out.
     Raises P3SError for a count that the program's process grid does not admit.
     """
-    rows = [row for phase in model.phases for row in _list_measured(phase)]
+    rows = [row for phase in model.phases for row in list_measured(phase)]
     traced = {(r.phase, r.n) for r in rows}
     for n in sorted({*model.counts, *counts}):
         rows += _predict_rows(model, n, traced)
@@ -136,7 +136,8 @@ def larger_counts(model: Model) -> list[int]:
     return fits
 
 
-def _list_measured(phase: Phase) -> Iterator[Row]:
+def list_measured(phase: Phase) -> Iterator[Row]:
+    """Yield the rows of a phase that were measured, by count and group."""
     weights = {n: float(w) for n, w in phase.weight_points}
     for n, groups in phase.work.measured.items():
         weight = weights.get(int(n)) or 1.0

@@ -15,7 +15,7 @@ from p3s.cli.declared import argument, option
 from p3s.cli.helptext import Command, WithLauncher
 from p3s.cli.options import DIMS, JSON_OPTION
 from p3s.cli.progress import progress
-from p3s.methods.baseline.commands import iterations, options, text, trees
+from p3s.methods.baseline.commands import analytic, iterations, options, text, trees
 from p3s.methods.baseline.commands.options import numbers, pairs
 from p3s.pipeline.statements import parse_dims
 
@@ -141,6 +141,9 @@ def fit(
 
 trees.add_to(app)
 iterations.add_to(app)
+app.command(
+    cls=Command, epilog=analytic.EXAMPLE, short_help="Terms of an iteration, from counters."
+)(analytic.analytic)
 
 
 @app.command(cls=Command, epilog=_PREDICT, short_help="Run times at other counts.")

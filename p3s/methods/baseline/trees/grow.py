@@ -27,9 +27,6 @@ from p3s.methods.baseline.trees.types import Growing, Node, Split, Table, Test, 
 _SIZE = 40
 #: Below it a p-value is what its tail says: the sum has lost its digits, the tail is close.
 _TAIL = 1e-8
-#: What a walk's largest value falls short of the largest of its continuous path, in steps of one
-#: standard deviation: -zeta(1/2) / sqrt(2 pi) (Siegmund; Chernoff 1965).
-_SHORT = 0.5825971579390107
 
 
 @lru_cache(maxsize=64)
@@ -70,33 +67,18 @@ def tail(x: float, k: int, pi: float) -> float:
     return min(0.0, found)
 
 
-def log_p(x: float, k: int, pi: float, steps: int | None = None) -> float:
-    """Return ln p of a supLM statistic ``x`` of ``k`` parameters, trimmed by ``pi`` at both ends.
-
-    ``steps``: the process is seen at this many equal steps of [0, 1] only, as in a simulation;
-    the boundary moves outwards by 0.5826 standard deviations of a step.
-    """
+def log_p(x: float, k: int, pi: float) -> float:
+    """Return ln p of a supLM statistic ``x`` of ``k`` parameters, ``pi`` cut off at both ends."""
     if x <= 0:
         return 0.0
     if pi >= 0.5:  # one point: chi-squared
         p = float(chdtrc(k, x))
         return math.log(p) if p > 0 else tail(x, k, 0.4999)
-    if steps is not None:
-        x = _shift_boundary(x, pi, steps)
     far = tail(x, k, pi)
     if x > k and far < math.log(_TAIL):
         return far
     p = 1 - _inside(x, k, 2 * math.log((1 - pi) / pi))
     return math.log(min(1.0, p)) if p > _TAIL else far
-
-
-def _shift_boundary(x: float, pi: float, steps: int) -> float:
-    """Return the boundary of the continuous process that is passed as often as ``x`` by steps."""
-    at = np.arange(round(pi * steps), round((1 - pi) * steps) + 1) / steps
-    gaps = np.diff(np.log(at / (1 - at)))
-    radius, out = math.sqrt(x), _SHORT * np.sqrt(gaps)
-    share = np.sum(gaps * np.exp(-out * (radius + out / 2))) / gaps.sum()
-    return radius**2 - 2 * math.log(share)
 
 
 #: Residuals that are the last digits of the numbers say nothing.
