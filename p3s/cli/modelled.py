@@ -33,7 +33,7 @@ def instructions(root: Path, counts: Sequence[int], csv: bool) -> None:
 
 def costs(root: Path, counts: Sequence[int], csv: bool, json_: bool) -> None:
     """Print the compute model as a page, as CSV or as it is."""
-    from p3s.costs.table import compute_table
+    from p3s.costs.apply import compute_table
     from p3s.costs.types import COMPUTE, load
     from p3s.pipeline.stages import check_times
     from p3s.report import compute as page

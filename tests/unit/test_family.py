@@ -24,7 +24,7 @@ from p3s.base.settings import (
     value_text,
 )
 from p3s.costs.parameters.alike import alike, laws_of
-from p3s.costs.parameters.derive import FamilyLaws, leave_out, model_at
+from p3s.costs.parameters.fit import FamilyLaws, leave_out, model_at
 from p3s.costs.parameters.laws import (
     EXACT,
     FITTED,

@@ -50,6 +50,12 @@ class Number:
         own = without_threads(setting)
         return Powers(tuple(own), self.terms, self.error).value(own)
 
+    @property
+    def shown(self) -> list[Any]:
+        """The number as an expression in the parameters; one without an exact law, rounded."""
+        exact = self.expr if self.state != FITTED else None
+        return exact or ["num", round(sum(c for c, _ in self.terms)), 1]
+
     def rounded(self, setting: Setting) -> Fraction | float:
         """Return the same, of a whole number the next lower one (the nearest of a real law)."""
         value = self.value(setting)
@@ -141,7 +147,7 @@ class Part:
     """Settings that are alike and the laws of their numbers.
 
     ordered: whether the order of events follows rules that hold at all of them. laws: by the place
-    of the number in the model (p3s.costs.parameters.structure), joined by dots. work: of segments,
+    of the number in the model (p3s.costs.parameters.alike), joined by dots. work: of segments,
     by where they start and end ("site:op > site:op"); the places of numbers are symbols there.
     holdout: of the last setting; missed: calls that the laws fitted without it got wrong there.
     """

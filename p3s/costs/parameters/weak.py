@@ -60,12 +60,11 @@ class WeakLaw:
     def text(self) -> str:
         """Return the law as it is written."""
         factor = f"{value_text(self.factor)}*" if self.factor is not None else ""
-        power = "" if self.exponent == 1 else f"^{_power(self.exponent)}"
+        whole = self.exponent.denominator == 1
+        power = (
+            "" if self.exponent == 1 else f"^{self.exponent}" if whole else f"^({self.exponent})"
+        )
         return f"{self.name}~{factor}n{power}"
-
-
-def _power(exponent: Fraction) -> str:
-    return str(exponent) if exponent.denominator == 1 else f"({exponent})"
 
 
 def _nearly(value: float) -> Fraction:
