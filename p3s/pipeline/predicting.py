@@ -45,7 +45,7 @@ from p3s.pipeline.parameters import (
     over_threads,
     with_threads,
 )
-from p3s.pipeline.prediction import Request, Weak, basis_of, predict, told_of
+from p3s.pipeline.prediction import Inputs, Request, basis_of, predict, told_of
 from p3s.pipeline.records import load_study, read_or_none, structure_of
 from p3s.pipeline.stages import (
     base_path,
@@ -197,8 +197,7 @@ def predict_study(
     study: Study, counts: Sequence[int], how: Estimation = AS_FOUND, *, elsewhere: bool = False
 ) -> Prediction:
     """Return the prediction of a study whose scaled traces are there, as ``predict`` makes it."""
-    commands, structure = of_traces(study), structure_of(study)
-    return predict(traces_of(study), counts, how, commands, structure, elsewhere=elsewhere)
+    return predict(Inputs(dict.fromkeys(counts, study), of_traces(study), elsewhere), how)
 
 
 def estimation(
@@ -373,14 +372,9 @@ def predicted_weak(
         predicting = ["predict", str(study.root), "--weak", law, *options]
         values = {n: {k: value_text(v) for k, v in setting.items()} for n, setting in along.items()}
         last = studies[max(studies)]
-        result = predict(
-            traces_of(last),
-            every,
-            replace(how, threshold=arguments.knee),
-            Commands(last, studies, predicting),
-            structure_of(last),
-            weak=Weak({n: traces_of(at) for n, at in studies.items()}, values, counts),
-        )
+        commands = Commands(last, studies, predicting)
+        inputs = Inputs(studies, commands, settings=values, traced=counts)
+        result = predict(inputs, replace(how, threshold=arguments.knee))
         parts = {each.name: getattr(result, each.name) for each in fields(result)}
         parts["notes"] = (*notes, *result.notes)
         found = WeakPrediction(**parts, weak=growth, base_n=counts[0])

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.ops import resolve_function
 from p3s.base.records import Traces, scaled_dir
 from p3s.base.settings import MIN_COUNTS, traces_of
+from p3s.base.study import Study
 from p3s.base.text import not_used, quote_word
 from p3s.capture.other_calls import OtherCall, other_calls
 from p3s.capture.sites import programs_of, traced_ns
@@ -28,13 +29,13 @@ from p3s.model.stage import NAME as MODEL
 from p3s.model.stage import read
 from p3s.model.types import Model
 from p3s.pipeline.commands import Commands
-from p3s.pipeline.records import existing, load_study, name_study
+from p3s.pipeline.records import existing, load_study, name_study, structure_of
 from p3s.pipeline.stages import base_path, check_room, too_few
 from p3s.pipeline.tracing.runs import CountRequest
 from p3s.pipeline.tracing.study import check_counts
 from p3s.predict.case import Facts
 from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL
-from p3s.predict.estimates import Estimate, Estimation, Structure, choose, estimates
+from p3s.predict.estimates import Estimate, Estimation, choose, estimates
 from p3s.predict.estimators.messages import network_of
 from p3s.predict.estimators.settings import USUAL, Setting
 from p3s.predict.prediction import compose, of_start_and_end, start_and_end
@@ -49,40 +50,40 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Weak:
-    """Weak scaling: the runs behind each count, values of its parameters, and traced counts."""
+class Inputs:
+    """What is predicted: the study of each count, whose scaled trace is there.
 
-    behind: Mapping[int, Traces]
-    settings: Mapping[int, Mapping[str, str]]
-    traced: Sequence[int]
-
-
-def predict(
-    mine: Traces,
-    counts: Sequence[int],
-    how: Estimation,
-    commands: Commands,
-    structure: Structure,
-    *,
-    elsewhere: bool = False,
-    weak: Weak | None = None,
-) -> Prediction:
-    """Predict time, interval, speedup and efficiency at ``counts``.
-
-    Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
-    the file of a machine. Traced counts among them are compared with what was measured, unless it
-    was measured ``elsewhere`` than it is predicted for. ``commands``: those that are proposed.
-    ``structure``: what is known of the program beside its model. Speedup is relative to the
-    smallest count. ``weak``: the input grows with the count, ``mine`` is that of the largest.
+    commands: those that are proposed. elsewhere: it is for another machine than that of the runs,
+    which are not compared. settings: values of the input's parameters by count where it grows with
+    the count (weak scaling); traced: the counts that were traced then.
     """
+
+    studies: Mapping[int, Study]
+    commands: Commands
+    elsewhere: bool = False
+    settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    traced: Sequence[int] = ()
+
+
+def predict(inputs: Inputs, how: Estimation) -> Prediction:
+    """Predict time, interval, speedup and efficiency at the counts of some inputs.
+
+    Needs what the estimator needs: a replay, or the file of a machine. The model is that of the
+    largest count. Traced counts are compared with what was measured. Speedup is relative to the
+    smallest count.
+    """
+    wanted, weak = sorted(inputs.studies), bool(inputs.settings)
+    every = {
+        at.root: traces_of(at) for at in {at.root: at for at in inputs.studies.values()}.values()
+    }
+    behind = {n: every[inputs.studies[n].root] for n in wanted}
+    mine, structure = behind[wanted[-1]], structure_of(inputs.studies[wanted[-1]])
     model = read(mine.root / MODEL)
-    wanted = sorted(set(counts))
-    behind = dict.fromkeys(wanted, mine) if weak is None else weak.behind
     # the model of a value that was not traced rests on the counts of other values
     own = {*mine.ran, *(model.counts if model.derived else ())} or model.counts
-    traced = sorted(own if weak is None else weak.traced)
+    traced = sorted(inputs.traced if weak else own)
     found: dict[int, Mapping[str, Estimate]] = {}
-    for root, traces in {each.root: each for each in behind.values()}.items():
+    for root, traces in every.items():
         found |= estimates(traces, [n for n in wanted if behind[n].root == root], how)
     found = dict(structure.in_place(found, how.machine, how.setting))
     choice = choose(found, how.estimator)
@@ -90,8 +91,8 @@ def predict(
     runs = {
         n: structure.even(run)
         for n, at in behind.items()
-        if not elsewhere
-        and n in (traced if weak is None else at.ran)
+        if not inputs.elsewhere
+        and n in (at.ran if weak else traced)
         and (run := read_measurement(at, n)) is not None
     }
     held, runs_beside = model.holdout and model.holdout.comparison, _validations(mine.root)
@@ -111,10 +112,10 @@ def predict(
             others=found,
             why=choice.why,
             admits=partial(admits, known) if known and known.failed else None,
-            settings={} if weak is None else weak.settings,
+            settings=inputs.settings,
             validations=runs_beside,
-            commands=commands,
-            totals={} if elsewhere or weak else _totals(mine, traced, wanted),
+            commands=inputs.commands,
+            totals={} if inputs.elsewhere or weak else _totals(mine, traced, wanted),
             network=network_of(mine, choice.name, wanted, how.machine, how.setting),
             other=other_ways(mine, model),
             calls={resolve_function(item.op) for item in model.items},
@@ -123,7 +124,7 @@ def predict(
             within=how.within,
         ),
     )
-    unused = not_used(model.without, commands.take_back(model.without))
+    unused = not_used(model.without, inputs.commands.take_back(model.without))
     result = structure.told(result, choice.name, checked)
     around = start_and_end(behind if weak else dict.fromkeys(mine.ran, mine))
     return replace(

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: How Python's interface names what holds a study's files.
 Directory = Study
+#: The study in a directory: P3SError where there is none; one that need not be there yet.
+load_study, name_study = Study.open, Study
 Places = Mapping[str, FrameInfo]
 T = TypeVar("T")
 
@@ -78,19 +80,9 @@ class ModelRecord:
     foreign: bool = False
 
 
-def load_study(root: Path) -> Study:
-    """Return the study in a directory; raises P3SError where there is none."""
-    return Study.open(root)
-
-
 def open_traces(root: Path) -> Traces:
     """Return what the study in a directory has traced; raises P3SError where there is none."""
     return traces_of(load_study(root))
-
-
-def name_study(root: Path) -> Study:
-    """Return the study of a directory where there need not be one yet."""
-    return Study(root)
 
 
 def existing(root: Path | None) -> Study | None:
