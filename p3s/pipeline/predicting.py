@@ -332,7 +332,7 @@ def predicted_weak(
     law stay, unless they alone are asked for. Of the arguments those of another machine and of
     changes are not heeded. Raises P3SError, in one line.
     """
-    from p3s.costs.parameters.weak import parse_laws, settings_along
+    from p3s.costs.parameters.laws import parse_laws, settings_along
 
     names, laws, traced = parameters(study), parse_laws(law), settings_in(study)
     for each in laws:

@@ -36,8 +36,9 @@ from p3s.costs.parameters.laws import (
     Part,
     SettingInfo,
     find_number,
+    parse_laws,
+    settings_along,
 )
-from p3s.costs.parameters.weak import parse_laws, settings_along
 from p3s.costs.parameters.work import fit_family_work
 from p3s.laws.exact import value_at
 from p3s.laws.expr import num
