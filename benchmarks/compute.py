@@ -135,8 +135,7 @@ def emulate(benches: Sequence[Bench]) -> None:
     """Count instructions at the small counts and with the smaller inputs, each once."""
     from p3s.base.study import Study
     from p3s.cli.progress import progress
-    from p3s.pipeline.tracing.counts import CountRequest
-    from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
+    from p3s.pipeline.tracing.runs import CountRequest, TraceRequest, trace_counts
     from p3s.signature_runner.recording import Recording
 
     for b in benches:

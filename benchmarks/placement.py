@@ -119,12 +119,12 @@ _PAIRS = ((0, 1), (0, 0), (0, LEAF))
 
 def _pair(builder: Builder, directory: Path, one: int, other: int) -> dict[str, Any]:
     """Return what messages between two nodes cost; what was measured before is kept."""
-    from p3s.machine import network
+    from p3s.machine import programs
 
     kept = directory / f"pair-{one}-{other}.txt"
     if not kept.exists():
         kept.write_text(machine.between(builder, tree(builder, (one, other))))
-    return network.parse_network(kept.read_text())
+    return programs.parse_network(kept.read_text())
 
 
 def traced(program: Program, builder: Builder, build: Build, directory: Path) -> Path:

@@ -24,8 +24,8 @@ from p3s.base.extensions import extensions
 from p3s.base.extensions import load as loaded
 from p3s.base.progress import Progress
 from p3s.base.text import plural, processes
-from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.predicting import PredictArguments, ensure_prediction, predicted_weak, what_ifs_of
+from p3s.pipeline.prediction import AUTO, Request, request_of
 from p3s.pipeline.records import Directory, load_study, model_record, open_traces
 from p3s.pipeline.stages import (
     ensure_compute,
@@ -34,8 +34,7 @@ from p3s.pipeline.stages import (
     ensure_scaled,
     ensure_signatures,
 )
-from p3s.predict.scaling import KNEE_EFFICIENCY
-from p3s.predict.types import PREDICTION, WhatIfAt
+from p3s.predict.types import KNEE_EFFICIENCY, PREDICTION, WhatIfAt
 from p3s.replay.settings import ReplaySettings
 from p3s.report.notebook import Prediction, Table, brought, progress_here
 from p3s.report.pictures import Picture, Plots

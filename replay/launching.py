@@ -48,10 +48,10 @@ class Mpi:
 def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
     """Return the MPI to replay with: of the launcher that these words name, none: as found.
 
-    Errors: P3SError as of :func:`p3s.machine.network.launcher_of`.
+    Errors: P3SError as of :func:`p3s.machine.programs.launcher_of`.
     """
     from p3s.base import workers
-    from p3s.machine.network import launcher_of
+    from p3s.machine.programs import launcher_of
 
     workers.check_may_launch()
     found = launcher_of(launcher, sys.executable)

@@ -16,20 +16,20 @@ _BUDGET_NS = 1
 
 def measured(builder: Builder, path: Path, platform: str = "flat") -> str:
     """Measure messages between two nodes, write the machine file; return what network.c said."""
-    from p3s.machine import network
+    from p3s.machine import programs
 
     two = cluster.Cluster(builder.directory / "two", 2, platform)
     two.write()
     text = between(builder, two)
-    save(path, network.parse_network(text))
+    save(path, programs.parse_network(text))
     return text
 
 
 def between(builder: Builder, two: cluster.Cluster) -> str:
     """Measure messages between the first two ranks of a cluster; return what network.c said."""
-    from p3s.machine import network
+    from p3s.machine import programs
 
-    source = Path(network.__file__).with_name("network.c")
+    source = Path(programs.__file__).with_name("network.c")
     program = builder.plain(source, "network")
     return cluster.simulate(two, builder.clock, program, [str(_BUDGET_NS)], 2)[1]
 
@@ -37,12 +37,11 @@ def between(builder: Builder, two: cluster.Cluster) -> str:
 def save(path: Path, found: Mapping[str, Any], inside: Mapping[str, Any] | None = None) -> None:
     """Write the machine file of a measurement between two nodes, and of one inside a node."""
     from p3s import __version__
-    from p3s.machine import network
-    from p3s.machine.facts import Facts
-    from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Cost, Curve, Machine
+    from p3s.machine import programs
+    from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Cost, Curve, Facts, Machine
 
     mpi = f"{' '.join(cluster.COLLECTIVES[1:])} as SMPI has it"
-    own = inside and {**inside, "mpi": mpi, "ranges": network.ranges(dict(inside))}
+    own = inside and {**inside, "mpi": mpi, "ranges": programs.ranges(dict(inside))}
     # Every statement costs the same at any working set: that is what the cores are (counted.c).
     access = (ACCESS_PS + BLOCK_PS) * 1e-3
     Machine(
@@ -62,7 +61,7 @@ def save(path: Path, found: Mapping[str, Any], inside: Mapping[str, Any] | None 
             "launcher": ["smpirun"],
             "background": True,
             **found,
-            "ranges": network.ranges(found),
+            "ranges": programs.ranges(found),
             **({} if inside is None else {"inside": own}),
         },
     ).save(path)

@@ -47,10 +47,8 @@ def characterize(
     """
     from p3s.cli import characterized as then
     from p3s.pipeline.parameters import with_teams
-    from p3s.pipeline.records import existing, load_study
-    from p3s.pipeline.statements import parse_dims
-    from p3s.pipeline.tracing.counts import CountRequest
-    from p3s.pipeline.tracing.runs import TraceRequest
+    from p3s.pipeline.records import existing, load_study, parse_dims
+    from p3s.pipeline.tracing.runs import CountRequest, TraceRequest
     from p3s.pipeline.tracing.study import check_counts, default_study
     from p3s.signature_runner.recording import recording
     from p3s.signature_runner.standard_input import take_input

@@ -82,9 +82,9 @@ def values(request: TraceRequest, params: list[str], json_: bool) -> int:
 
 def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
     """Record runs of a smaller input, and print what they show."""
-    from p3s.costs.small_runs.summary import FAR
-    from p3s.pipeline.tracing.counts import reasons
-    from p3s.pipeline.tracing.small_runs import trace_smaller
+    from p3s.costs.small_runs.match import FAR
+    from p3s.pipeline.tracing.runs import reasons
+    from p3s.pipeline.tracing.values import trace_smaller
     from p3s.report.small_runs import render
 
     with progress(0) as bar:

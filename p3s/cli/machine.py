@@ -39,8 +39,8 @@ def show(file: str, json_: bool) -> int:
 
 def compare(first: Path, second: Path, json_: bool) -> int:
     """Show how many times as long everything takes on B as on A."""
-    from p3s.machine.compare import compare as ratios
-    from p3s.machine.compare import render as compared
+    from p3s.machine.show import compare_machines as ratios
+    from p3s.machine.show import render_ratios as compared
 
     result = ratios(Machine.load(first), Machine.load(second))
     emit_json(result) if json_ else out(compared(result))

@@ -44,7 +44,7 @@ def _list_counted(study: Study, fitted: Model) -> list[Counted]:
 
 def costs(root: Path, counts: Sequence[int], csv: bool, json_: bool) -> None:
     """Print the compute model as a page, as CSV or as it is."""
-    from p3s.costs.table import compute_table
+    from p3s.costs.apply import compute_table
     from p3s.costs.types import COMPUTE, load
     from p3s.pipeline.stages import check_times
     from p3s.report import compute as page

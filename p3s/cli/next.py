@@ -16,7 +16,7 @@ from p3s.pipeline.commands import Commands, count_to_validate
 def next_(study_dir: Path, target: str, json_: bool) -> int:
     """Name the runs that would decide most about the model: counts, and smaller workloads."""
     from p3s.base.serialise import to_data
-    from p3s.costs.small_runs.proposal import default_target, propose
+    from p3s.costs.small_runs.lookup import default_target, propose
     from p3s.costs.types import load as load_compute
     from p3s.costs.types import measured_range
     from p3s.pipeline import commands

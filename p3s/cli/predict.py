@@ -50,8 +50,8 @@ def predict(
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
     from p3s.cli import predicted as then
-    from p3s.pipeline.basis import ahead, request_of
     from p3s.pipeline.predicting import PredictArguments, what_ifs_of
+    from p3s.pipeline.prediction import ahead, request_of
     from p3s.pipeline.tracing.runs import TraceRequest
     from p3s.predict.gate import parse_demand
     from p3s.signature_runner.standard_input import take_input

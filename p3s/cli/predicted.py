@@ -13,7 +13,7 @@ from p3s.cli.progress import Progress, progress
 
 if TYPE_CHECKING:
     from p3s.pipeline.predicting import PredictArguments
-    from p3s.pipeline.tracing.counts import CountRequest as Counts
+    from p3s.pipeline.tracing.runs import CountRequest as Counts
     from p3s.pipeline.tracing.runs import TraceRequest
 
 
@@ -41,17 +41,16 @@ class PredictOptions:
 def predict(root: Path, arguments: PredictArguments, asked: PredictOptions, json_: bool) -> int:
     """Predict what is asked for; return the exit code."""
     from p3s.cli import several
-    from p3s.pipeline.basis import (
+    from p3s.pipeline.parameters import at_value, needs_threads
+    from p3s.pipeline.predicting import file_system
+    from p3s.pipeline.prediction import (
         check_launcher,
         check_request,
         check_study,
         check_there,
         with_placement,
     )
-    from p3s.pipeline.parameters import at_value, needs_threads
-    from p3s.pipeline.predicting import file_system
-    from p3s.pipeline.records import has_parameters
-    from p3s.pipeline.statements import parse_dims
+    from p3s.pipeline.records import has_parameters, parse_dims
     from p3s.pipeline.tracing.study import missing_counts
 
     wanted, words = list(arguments.counts), asked.trace.command

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
-    from p3s.pipeline.basis import check_study
     from p3s.pipeline.commands import Commands
+    from p3s.pipeline.prediction import check_study
     from p3s.pipeline.records import load_study
     from p3s.pipeline.stages import (
         check_scaled_room,

@@ -38,8 +38,8 @@ def validate(
     """
 
     from p3s.model.stage import check_dims
+    from p3s.pipeline.records import parse_dims
     from p3s.pipeline.stages import of_one_value, too_few
-    from p3s.pipeline.statements import parse_dims
     from p3s.pipeline.tracing.study import command_of, compare_with_run
     from p3s.report.validated import render
     from p3s.signature_runner.traced_run import Launch

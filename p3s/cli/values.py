@@ -11,7 +11,7 @@ from p3s.base.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
     from p3s.capture.recording_plan import Enough
-    from p3s.pipeline.tracing.counts import CountRequest
+    from p3s.pipeline.tracing.runs import CountRequest
     from p3s.replay.settings import ReplaySettings
 
 #: No study goes above this; larger numbers are typing errors.
@@ -58,7 +58,7 @@ def one_count(text: str, what: str) -> int:
 
 def parse_asked(text: str, option: str = "-n", *, largest: bool = True) -> CountRequest:
     """Return the counts of ``2,4,8`` or, where that will do, of ``..32``; UsageError otherwise."""
-    from p3s.pipeline.tracing.counts import CountRequest
+    from p3s.pipeline.tracing.runs import CountRequest
 
     if not (largest and text.startswith("..")):
         return CountRequest(tuple(parse_counts(text, option)))

@@ -1,17 +1,24 @@
-"""Computation in nanoseconds at any count: work of the model times the cost that its laws say."""
+"""Computation at any count: work of the model times the cost that its laws say.
+
+Of all ranks in ns, and as the compute table: time of one process in one iteration of each phase.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from p3s.costs.gather import factors_at, in_the_run, weights_at
-from p3s.costs.types import ComputeModel, LawEntry, Laws, PhaseTime, WorkSpan
+from p3s.base.errors import P3SError
+from p3s.base.serialise import to_data
+from p3s.costs.gather import factors_at, in_the_run, weights_at, work_of
+from p3s.costs.types import ComputeModel, LawEntry, Laws, PhaseTime, PowerLaw, Row
+from p3s.model.evaluate import SPREAD_RUN, Evaluator, spread_ranks
 from p3s.model.types import Model
+from p3s.model.work.scic import next_sizes
 from p3s.model.work.workload import RankWork, sum_by_phase
 from p3s.signature.clock import TIMES
 
@@ -203,31 +210,36 @@ class PhaseSums:
         if self.costs.teams is not None and total > 0:
             value, low, high = self.costs.teams.of(k, grid.n)
             below, above = np.hypot(below, 1 - low / value), np.hypot(above, high / value - 1)
-        span = self._span(k) if np.isfinite(self.least[k]) else None
-        ends = common_error(self.costs.laws.entries, k, span.x if span else None) or (1.0, 1.0)
+        busy = bool(np.isfinite(self.least[k]))
+        x = (float(self.least[k]), float(self.most[k])) if busy else None
+        ends = common_error(self.costs.laws.entries, k, x) or (1.0, 1.0)
         weight = float(self.costs.weights(grid)[k])
         costs = self.costs.phases.get(k)
         crm_i, crm_c = (
             weight * float(law.value(grid.n)) if law else None
             for law in ((costs.crm_i, costs.crm_c) if costs else (None, None))
         )
+        covered, outside, below_it = costs.x if costs and busy else None, 1.0, None
+        if x and covered and x[0] > 0:
+            less, more = covered[0] / x[0], x[1] / covered[1]
+            outside, below_it = max(1.0, less, more), less >= more
         return PhaseTime(
-            total,
-            min(max(1.0 - below, 0.0), ends[0]),
-            max(1.0 + above, ends[1]),
-            float(np.sqrt(work)) / total if total > 0 else 0.0,
-            span,
-            crm_i,
-            crm_c,
+            compute_ns=total,
+            compute_low=min(max(1.0 - below, 0.0), ends[0]),
+            compute_high=max(1.0 + above, ends[1]),
+            work_error=float(np.sqrt(work)) / total if total > 0 else 0.0,
+            x=x,
+            covered=covered,
+            outside=outside,
+            below=below_it,
+            crm_i_ns=crm_i,
+            crm_c_ns=crm_c,
         )
 
-    def _span(self, k: int) -> WorkSpan:
-        low, high = float(self.least[k]), float(self.most[k])
-        covered = self.costs.phases[k].x if k in self.costs.phases else None
-        if not covered or low <= 0:
-            return WorkSpan((low, high), covered)
-        below, above = covered[0] / low, high / covered[1]
-        return WorkSpan((low, high), covered, max(1.0, below, above), below >= above)
+    def data_of(self, k: int, grid: Any) -> dict[str, Any]:
+        """Return :meth:`of_phase` as plain data."""
+        data: dict[str, Any] = to_data(self.of_phase(k, grid))
+        return data
 
 
 def common_error(
@@ -244,3 +256,97 @@ def common_error(
     share = np.array([max(entry.share, _LEAST_SHARE) for entry in mine])
     value, low, high = np.array([e.factor.of(middle) for e in mine if e.factor is not None]).T
     return float(share @ (low / value) / share.sum()), float(share @ (high / value) / share.sum())
+
+
+#: Ranks evaluated at a time, and up to how many all of them are.
+_RANKS, EVERY_RANK = 1024, 1 << 18
+
+
+def compute_table(model: Model, compute: ComputeModel, counts: Iterable[int] = ()) -> list[Row]:
+    """Return the rows of all phases that compute: measured ones by source and count, predicted.
+
+    counts: where to predict; without any, a few larger ones of the same kind as the traced ones.
+    Raises P3SError for a count asked for that the program's process grid does not admit.
+    """
+    costs = Costs(compute, model)
+    rows = [
+        replace(
+            row, crm_i=_evaluate_law(phase.crm_i, row.n), crm_c=_evaluate_law(phase.crm_c, row.n)
+        )
+        for phase in compute.phases
+        for row in phase.turns
+    ]
+    asked = sorted(set(counts))
+    for n in asked or next_sizes(model.counts):
+        try:
+            rows += _predict_rows(costs, n)
+        except P3SError:
+            if asked:
+                raise
+    order = {"own": 0, "predicted": 2}
+    return sorted(
+        rows, key=lambda r: (r.phase, order.get(r.source, 1), r.source, r.n or 0.0, r.traced)
+    )
+
+
+def _evaluate_law(law: PowerLaw | None, n: float | None) -> float | None:
+    return float(law.value(n)) if law is not None and n else None
+
+
+def predicted_sums(costs: Costs, n: int) -> tuple[PhaseSums, Any]:
+    """Return the sums over all ranks at ``n`` processes, and the process grid.
+
+    Of more than EVERY_RANK, ranks that are spread evenly stand for all but the first and the last.
+    """
+    evaluator = Evaluator(costs.model, n)
+    sums = PhaseSums(costs)
+    for ranks, times in _batch_ranks(n):
+        rows = evaluator.rows(ranks)
+        sums.add(costs.of(evaluator.grid, work_of(costs.model, rows)), times)
+    return sums, evaluator.grid
+
+
+def _batch_ranks(n: int) -> Iterator[tuple[np.ndarray, float]]:
+    """Yield ranks, some at a time, and how many each of them counts for."""
+    if n <= EVERY_RANK:
+        for first in range(0, n, _RANKS):
+            yield np.arange(first, min(first + _RANKS, n)), 1.0
+        return
+    some = spread_ranks(n)
+    ends = (some < SPREAD_RUN) | (some >= n - SPREAD_RUN)
+    yield some[ends], 1.0  # a root or a border would count for many
+    between = some[~ends]
+    for part in np.array_split(between, range(_RANKS, len(between), _RANKS)):
+        yield part, (n - int(ends.sum())) / len(between)
+
+
+def _predict_rows(costs: Costs, n: int) -> list[Row]:
+    sums, grid = predicted_sums(costs, n)
+    weight = costs.weights(grid)
+    out = []
+    for k in range(len(weight)):
+        if not sums.ranks[k] or not sums.ns[k]:
+            continue
+        found = sums.of_phase(k, grid)
+        one = float(sums.ns[k] / sums.ranks[k] / weight[k])
+        crm_i, crm_c = (
+            float(ns / weight[k]) if ns is not None else None
+            for ns in (found.crm_i_ns, found.crm_c_ns)
+        )
+        out.append(
+            Row(
+                k,
+                "predicted",
+                float(n),
+                n,
+                float(sums.x[k] / sums.ranks[k]),
+                None,
+                one,
+                one * found.compute_low,
+                one * found.compute_high,
+                found.outside,
+                crm_i,
+                crm_c,
+            )
+        )
+    return out

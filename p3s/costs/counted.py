@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.costs.families import STEP, TWO_STEPS
 from p3s.costs.gather import by_place_and_rank, in_the_run, numbers_of, places_of, weights_at
 from p3s.costs.laws import CostLaw, fit_cost
 from p3s.costs.points import WHOLE, Place, Point
+from p3s.costs.posterior import STEP, TWO_STEPS
 from p3s.laws.worklaws import WorkLaw, fit_work
 from p3s.model.evaluate import model_grid
 from p3s.model.types import Model

@@ -35,7 +35,6 @@ from p3s.costs.points import (
     turns,
 )
 from p3s.costs.spread import EVEN, LEAST_OCCURRENCES, Spread, apart, between_ranks, between_turns
-from p3s.costs.thesis import crm
 from p3s.costs.types import (
     NO_TIME,
     NO_WORK,
@@ -48,6 +47,7 @@ from p3s.costs.types import (
     PhaseError,
     Row,
     Unknown,
+    crm,
 )
 from p3s.model.comparison import HoldOut, WorkErrors
 from p3s.model.judge import phase_key

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3s.base.arrays import Floats
-from p3s.costs.families import CONSTANT, Column
 from p3s.costs.points import Point
+from p3s.costs.posterior import CONSTANT, Column
 from p3s.laws.statistics import quantiles
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ import numpy as np
 
 from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
-from p3s.costs.families import Column
 from p3s.costs.laws import CostLaw
 from p3s.costs.points import OWN
+from p3s.costs.posterior import Column
 from p3s.costs.types import About, ComputeModel, LawEntry, Moved, MovedPlace
-from p3s.machine.compare import differences
 from p3s.machine.factor import Factor, Sizes, factor_of, resident_sizes
-from p3s.machine.machinefile import Machine
+from p3s.machine.machinefile import Machine, differences
 from p3s.signature.clock import TIMES
 
 #: Places below this share of the time are not told of one by one.

@@ -1,7 +1,8 @@
 """The compute model: what one file, compute.json, holds of a program's computation.
 
 Times are of one process in one iteration, in ns; "own" is the source of the study's own runs.
-Counts that are keys are text there and here.
+Counts that are keys are text there and here. The power laws are those of the thesis, chapter 6: in
+n, calibrated with a far point.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Any, Literal
 import numpy as np
 
 from p3s.base.artefacts import LastRead
-from p3s.base.serialise import FileFormat, to_data
+from p3s.base.serialise import FileFormat, NotNegative
+from p3s.base.text import percent, visible
 from p3s.costs.laws import CostLaw
-from p3s.costs.points import Place, Point
+from p3s.costs.points import OWN, Place, Point
 from p3s.costs.spread import Spread
-from p3s.costs.thesis import FarPoint, PowerLaw
 from p3s.machine.factor import Factor
 
 
@@ -29,7 +30,7 @@ class LawEntry:
     """A law of cost, what it is for and its points; share: of the program's computation.
 
     kind: place, small (the small places of a phase) or phase (all of it). points: rows of
-    p3s.costs.points. factor: what moved it to another machine.
+    p3s.costs.gather. factor: what moved it to another machine.
     """
 
     kind: Literal["place", "small", "phase"]
@@ -136,47 +137,31 @@ class PhaseCosts:
 
 
 # ---- at one count ------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class WorkSpan:
-    """The work per iteration of the ranks that decide: x from least to most, what was measured.
-
-    outside: the ratio by which x lies outside, 1 inside; below: on which side, None where nothing
-    was measured.
-    """
-
-    x: tuple[float, float]
-    covered: tuple[float, float] | None
-    outside: float = field(default=1.0, metadata={"always": True})
-    below: bool | None = None
+def _computes(phase: PhaseTime) -> bool:
+    """Tell whether a rank computes in a phase."""
+    return phase.x is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PhaseTime:
     """The computation of a phase over the run, all ranks: ns, ends of its 90 % interval relative.
 
-    work_error: the part of the interval that comes from the work, relative. crm_i_ns, crm_c_ns: of
-    one process, by the power laws.
+    work_error: the part of the interval that comes from the work, relative. x: work per iteration,
+    from least to most, of the ranks that decide; covered: what was measured of it; outside: the
+    ratio by which x lies outside of that, 1 inside; below: on which side, None where nothing was
+    measured. crm_i_ns, crm_c_ns: of one process, by the power laws.
     """
 
     compute_ns: float
     compute_low: float
     compute_high: float
     work_error: float
-    span: WorkSpan | None
-    crm_i_ns: float | None
-    crm_c_ns: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the computation as plain data, its span beside the rest."""
-        return {
-            "compute_ns": self.compute_ns,
-            "compute_low": self.compute_low,
-            "compute_high": self.compute_high,
-            "work_error": self.work_error,
-            **(to_data(self.span) if self.span is not None else {}),
-            "crm_i_ns": self.crm_i_ns,
-            "crm_c_ns": self.crm_c_ns,
-        }
+    x: tuple[float, float] | None = None
+    covered: tuple[float, float] | None = field(default=None, metadata={"always": _computes})
+    outside: float = field(default=1.0, metadata={"always": _computes})
+    below: bool | None = None
+    crm_i_ns: float | None = field(default=None, metadata={"always": True})
+    crm_c_ns: float | None = field(default=None, metadata={"always": True})
 
 
 # ---- how good it is ----------------------------------------------------------------------------
@@ -313,6 +298,15 @@ class Teams:
         return 1.0, 1.0, 1.0
 
 
+#: Phases below this share of the computation are listed in the end, in one line.
+SHOWN = 0.01
+#: Why no cost of a phase's computation is known.
+_WHY = {
+    NO_WORK: "nothing says how its computation grows, so predictions leave it out",
+    NO_TIME: "no run measured how long its computation takes, so that of the rest stands in",
+}
+
+
 @dataclass(frozen=True)
 class ComputeModel:
     """The laws of cost of a program: of its places and phases, and of the rest.
@@ -343,6 +337,49 @@ class ComputeModel:
             raise ValueError("shared work is none")
         if not all(0 < p.x[0] <= p.x[1] for p in self.phases if p.x is not None):
             raise ValueError("a range of work is none")
+
+    def unknown_costs(self) -> list[str]:
+        """Return the phases of whose computation no cost is known, and why, a sentence each."""
+        return [
+            f"phase {p.phase} ({visible(str(p.name))}): {_WHY[p.unknown.code]} "
+            f"({percent(p.unknown.share)} of all computation)"
+            for p in self.phases
+            if p.unknown and p.unknown.share >= SHOWN
+        ]
+
+    @property
+    def shares(self) -> dict[int, float]:
+        """The share of the computation of each phase at the largest traced count."""
+        return {entry.phase: entry.share for entry in self.laws if entry.kind == "phase"}
+
+    def laws_of(self, phase: int) -> Sequence[LawEntry]:
+        """Return the entries of ``laws`` of a phase, the phase as a whole first."""
+        mine = [e for e in self.laws if e.phase == phase]
+        return sorted(mine, key=lambda e: (e.kind != "phase", -e.share))
+
+
+# ---- files ---------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class FileUseAt:
+    """What a call site does to files at one count, for people and for reports.
+
+    ``nbytes``, ``calls``: of all processes in the run; ``seconds``: of the process that takes
+    longest, with its ends.
+    """
+
+    op: str
+    site: str
+    what: str
+    way: str
+    files: str
+    pattern: str
+    follows: float
+    processes: int
+    nbytes: float
+    calls: float
+    seconds: float
+    low_s: float
+    high_s: float
 
 
 # ---- the file ----------------------------------------------------------------------------------
@@ -383,3 +420,125 @@ def measured_range(
 def read(path: Path) -> ComputeModel:
     """Return the compute model in a file, checked; P3SError in one line as of :func:`load`."""
     return _last_read(path)
+
+
+#: Cost that falls by no more than this, relative, has stopped falling.
+FALLS = 0.02
+#: A cost has fallen where it is lower than it was by more than this.
+FLAT = 0.05
+REACHED, FALLING, STEADY, UNKNOWN = "reached", "falling", "steady", "unknown"
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """y = a * n**b (thesis, Table 6.5: y in ns, of one process in one iteration of the phase)."""
+
+    a: NotNegative
+    b: float
+
+    def value(self, n: Any) -> Any:
+        """Return y at ``n`` (array or scalar)."""
+        n = np.asarray(n, dtype=float)
+        return np.exp(np.log(self.a) + self.b * np.log(n)) if self.a > 0 else np.zeros_like(n)
+
+
+def fit_power(n: Sequence[float], y: Sequence[float]) -> PowerLaw | None:
+    """Fit y = a n**b by least squares in logarithms; None with fewer than two counts.
+
+    Points with n or y not above zero are left out: they have no logarithm.
+    """
+    x, v = np.asarray(n, dtype=float), np.asarray(y, dtype=float)
+    good = (x > 0) & (v > 0) & np.isfinite(x) & np.isfinite(v)
+    x, v = np.log(x[good]), np.log(v[good])
+    if len(x) < 2 or np.ptp(x) < 1e-9:
+        return None
+    centre = x - x.mean()
+    b = float(centre @ v / (centre @ centre))
+    return PowerLaw(float(np.exp(v.mean() - b * x.mean())), b)
+
+
+def least_cost(
+    counts: Sequence[int], cost: Sequence[float], before: float = 0.0
+) -> tuple[str, int | None]:
+    """Return whether the cost per unit of work has stopped falling, and where it is least.
+
+    counts: ascending, of the walk upwards of the thesis (section 6.2, step 3). before: the largest
+    cost seen elsewhere (the study's own), 0 if none. Of the counts that cost as little as the least
+    the largest is taken: the thesis takes 100 processes where 81 cost the same (Table 6.4). Cost
+    that is even before it has fallen at all has not reached its least: the working set may not fit
+    the cache yet. None without a cost.
+    """
+    if not cost or min(cost) <= 0:
+        return UNKNOWN, None
+    least = int(np.argmin(cost))
+    at = max(n for n, c in zip(counts, cost, strict=True) if c <= (1 + FALLS) * cost[least])
+    if len(cost) < 2:
+        return UNKNOWN, at
+    if cost[-1] < (1 - FALLS) * cost[-2]:
+        return FALLING, at
+    if min(cost) > (1 - FLAT) * max(*cost[: least + 1], before):
+        return STEADY, at
+    return REACHED, at
+
+
+@dataclass(frozen=True)
+class FarPoint:
+    """The run of another input that CRM_c goes through: its count, and the one it stands for.
+
+    typical_ns: of one process in one iteration. reached: whether the cost had stopped to fall
+    there. That the total work of the phase is constant is not asked for: the count was looked up
+    in it.
+    """
+
+    source: str
+    traced: int
+    n: float
+    typical_ns: float
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Crm:
+    """Power laws of one phase: CRM_i, CRM_c (None: why says why not), and the far point used."""
+
+    initial: PowerLaw | None
+    calibrated: PowerLaw | None
+    far: FarPoint | None
+    why: str | None
+
+
+def crm(points: Sequence[Point]) -> Crm:
+    """Return CRM_i and CRM_c of a phase from its points: work and time of one process in one turn.
+
+    points: own runs, and runs of other inputs with the count ``n`` they were matched to.
+    Typical times are used (medians of repeats). The far point is, of each other input, the run
+    that costs least; of several inputs the one that is farthest.
+    """
+    own = [p for p in points if p.source == OWN and p.n is not None]
+    initial = fit_power([p.n or 0.0 for p in own], [p.typical_ns for p in own])
+    if initial is None:
+        return Crm(None, None, None, "fewer than two counts have compute time")
+    far = max(_far_points(points), key=lambda far: (far.n, far.source), default=None)
+    if far is None:
+        return Crm(initial, None, None, "no run of a smaller workload was matched")
+    counts, times = [p.n or 0.0 for p in own], [p.typical_ns for p in own]
+    return Crm(initial, fit_power([*counts, far.n], [*times, far.typical_ns]), far, None)
+
+
+def _far_points(points: Sequence[Point]) -> list[FarPoint]:
+    """Return the run of each other input that costs least."""
+    runs: dict[str, dict[int, Point]] = {}
+    for p in sorted(points, key=lambda p: (p.traced, p.n or 0.0)):
+        if p.source != OWN and p.n is not None and p.work > 0 and p.typical_ns > 0:
+            mine = runs.setdefault(p.source, {})
+            # of several groups of ranks the one with most ranks
+            if p.traced not in mine or p.ranks > mine[p.traced].ranks:
+                mine[p.traced] = p
+    out = []
+    for source, mine in runs.items():
+        status, at = least_cost(list(mine), [p.typical_ns / p.work for p in mine.values()])
+        if at is not None:
+            far = mine[at]
+            reached = status in (REACHED, STEADY)
+            out.append(FarPoint(source, at, float(far.n or 0.0), far.typical_ns, reached))
+    return out

@@ -274,7 +274,9 @@ def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, 
         (name for name in base.core if name in target.core), key=lambda name: -base.core[name].ns
     )
     ratio = [target.core[name].ns / base.core[name].ns for name in names]
-    spread = [_combine_spreads(base.core[name].spread, target.core[name].spread) for name in names]
+    spread = [
+        Z90 * float(np.hypot(base.core[name].spread, target.core[name].spread)) for name in names
+    ]
     some = range(1, len(names) + 1)
     table = np.array(
         [(np.median(ratio[:k]), min(ratio[:k]), max(ratio[:k]), max(spread[:k])) for k in some]
@@ -283,10 +285,6 @@ def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, 
     limits = MOST_PER_INSTRUCTION * np.array([base.core[name].ns for name in names])
     able = (ns[:, None] <= limits).sum(axis=1)
     return tuple(table[np.where(able == 0, len(names), able) - 1].T)
-
-
-def _combine_spreads(one: float, other: float) -> float:
-    return Z90 * float(np.hypot(one, other))
 
 
 def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = None) -> Factor:

@@ -257,8 +257,7 @@ def measure_files(
     import os
     from datetime import UTC, datetime
 
-    from p3s.machine.network import launcher_of, run_ranks
-    from p3s.machine.programs import FILES, for_ranks
+    from p3s.machine.programs import FILES, for_ranks, launcher_of, run_ranks
 
     place = Path(directory).absolute()
     if not place.is_dir() or not os.access(place, os.W_OK):

@@ -14,15 +14,16 @@ from typing import Any
 from p3s.base.errors import P3SError
 from p3s.base.text import join_words
 from p3s.base.version import __version__
-from p3s.machine.facts import SMALLEST, working_sets
 from p3s.machine.machinefile import (
     CORE_KERNELS,
     CURVE_KERNELS,
     LOADED_KERNELS,
+    SMALLEST,
     Cost,
     Curve,
     Loaded,
     Machine,
+    working_sets,
 )
 
 #: Seconds for all: whole, and --quick.
@@ -155,8 +156,7 @@ def measure(
     """
     from p3s.base.host.compiling import c_compiler
     from p3s.base.host.cores import physical_cores
-    from p3s.machine import facts, programs
-    from p3s.machine import network as net
+    from p3s.machine import machinefile, programs
     from p3s.machine.threads import measure_openmp, openmp_program
 
     ended = on_done or _silent
@@ -171,13 +171,13 @@ def measure(
         compiler = c_compiler("threads (--openmp)")
         openmp_program(compiler)  # fails before anything is measured
     program = programs.kernels()
-    known = facts.facts()
+    known = machinefile.facts()
     cores = physical_cores()[: max(known.granted_cores or 1, 1)]
-    sizes = working_sets(known.caches, facts.granted_bytes(), quick)
+    sizes = working_sets(known.caches, machinefile.granted_bytes(), quick)
     # By kernel: going from links to ones and back fills the whole memory again.
     points = [(kernel, 0) for kernel in CORE_KERNELS]
     points += [(kernel, size) for kernel in CURVE_KERNELS for size in sizes]
-    shared = [size for size in sizes if size * len(cores) <= facts.granted_bytes() // 2]
+    shared = [size for size in sizes if size * len(cores) <= machinefile.granted_bytes() // 2]
     shared = shared[:: 1 if quick else 2] if len(cores) > 1 else []
     alone = Timings({point: [] for point in points})
     loaded = Timings({(kernel, size): [] for size in shared for kernel in LOADED_KERNELS})
@@ -198,7 +198,7 @@ def measure(
         then = time.monotonic()
         try:
             share_s = _network_s(budget, time.monotonic() - start)
-            found, missing = net.measured_both(launcher, share_s), ""
+            found, missing = programs.measured_both(launcher, share_s), ""
             ended(
                 f"{PARTS[2]}: {len(found['sizes']['bytes'])} sizes of messages in "
                 f"{time.monotonic() - then:.1f} s"

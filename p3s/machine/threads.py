@@ -23,9 +23,8 @@ from p3s.base.host.cores import (
     text_of,
 )
 from p3s.base.text import plural
-from p3s.machine import facts
-from p3s.machine.programs import Built, LineProgram, built
-from p3s.machine.teams import (
+from p3s.machine import machinefile
+from p3s.machine.machinefile import (
     CONSTRUCTS,
     ITERATIONS,
     LOOPS,
@@ -35,6 +34,7 @@ from p3s.machine.teams import (
     OpenMP,
     Overhead,
 )
+from p3s.machine.programs import Built, LineProgram, built
 
 _INFO = Path("/proc/cpuinfo")
 #: In kHz: measured over the last tick where the processor counts cycles, else what was asked for.
@@ -186,7 +186,7 @@ def measure_openmp(
     """
     begin = time.monotonic()
     program = openmp_program(compiler)
-    here, known = hardware_threads(), facts.facts()
+    here, known = hardware_threads(), machinefile.facts()
     granted = known.granted_cores or 1
     made = teams(here, known.cores or 1, granted, oversubscribe)
     sizes = _Sizes.of(known.caches, known.hardware_threads or 1, quick)
@@ -245,12 +245,15 @@ class _Sizes:
     page: tuple[int, ...]
 
     @classmethod
-    def of(cls, caches: Sequence[facts.Cache], cpus: int, quick: bool) -> _Sizes:
-        unknown = facts.Cache(3, facts.NO_CACHE_KNOWN)
-        last, free = max(caches, key=lambda c: c.level, default=unknown), facts.granted_bytes()
+    def of(cls, caches: Sequence[machinefile.Cache], cpus: int, quick: bool) -> _Sizes:
+        unknown = machinefile.Cache(3, machinefile.NO_CACHE_KNOWN)
+        last, free = (
+            max(caches, key=lambda c: c.level, default=unknown),
+            machinefile.granted_bytes(),
+        )
         each = -(-cpus // (last.cores or cpus or 1))
-        array = min(_TIMES_CACHE * last.bytes * each, free // 12, facts.MOST_BYTES)
-        line = facts.working_sets(caches, free, quick=True)[:: 2 if quick else 1]
+        array = min(_TIMES_CACHE * last.bytes * each, free // 12, machinefile.MOST_BYTES)
+        line = machinefile.working_sets(caches, free, quick=True)[:: 2 if quick else 1]
         page = os.sysconf("SC_PAGE_SIZE")
         pages = [size for size in line if size >= _FEWEST_PAGES * page]
         return cls(max(array, 1 << 20), tuple(line), tuple(pages))

@@ -99,9 +99,9 @@ class Commands(Proposals):
     def smaller_input(self, n: int) -> dict[str, Any] | None:
         """Return the smaller workload that :meth:`next` names for ``n``, and ``arguments``.
 
-        As :func:`p3s.costs.small_runs.proposal.propose`; None where there is no model to tell.
+        As :func:`p3s.costs.small_runs.lookup.propose`; None where there is no model to tell.
         """
-        from p3s.costs.small_runs.proposal import propose
+        from p3s.costs.small_runs.lookup import propose
         from p3s.costs.types import load, measured_range
 
         if n not in self._inputs:
@@ -159,7 +159,7 @@ def of_traces(study: Study) -> Commands:
 # ---- counts ------------------------------------------------------------------------------------
 def count_to_predict(study: Study) -> int:
     """Return a count to predict: far above the traced ones, and one that the program takes."""
-    from p3s.costs.small_runs.proposal import default_target
+    from p3s.costs.small_runs.lookup import default_target
     from p3s.model.stage import read
 
     with suppress(P3SError):

@@ -96,7 +96,9 @@ def content_of(record: ModelRecord, prediction: Prediction, *, source: bool = Tr
         },
         _unknown(scaled_dir(traces.root, largest)),
         list(_matrices(traces, largest)),
-        _instructions(model),
+        read_or_none(lambda: instruction_table(model, larger_counts(model)))
+        if len(model.items) <= MAX_CALLS
+        else None,
         _compute(traces.root, model, counts),
     )
 
@@ -129,15 +131,9 @@ def matrix_of(traces: Traces, n: int) -> CommMatrix | str | None:
     return scaled_matrix(scaled_dir(traces.root, n), n)
 
 
-def _instructions(model: Model) -> InstructionTable | None:
-    if len(model.items) > MAX_CALLS:
-        return None
-    return read_or_none(lambda: instruction_table(model, larger_counts(model)))
-
-
 def _compute(root: Path, model: Model, counts: Sequence[int]) -> ComputeTable | None:
     """Return the times of computation at the counts of a prediction; None without times."""
-    from p3s.costs.table import compute_table
+    from p3s.costs.apply import compute_table
 
     found = read_or_none(lambda: load_compute(root))
     if found is None:
@@ -181,7 +177,7 @@ def scaled_matrix(folder: Path, n: int) -> CommMatrix | str | None:
             rank, peer, repeat, nbytes = (
                 numbers(table.column(k)).astype(np.int64) for k in table.column_names[:4]
             )
-            if not _in_range(rank, n):
+            if len(rank) and not (rank.min() >= 0 and rank.max() < n):
                 return None
             calls += int(repeat[_mask_kind(names, COLLECTIVE)[code]].sum())
             sends = _mask_kind(names, SEND)[code] & (peer >= 0) & (peer < n)
@@ -198,10 +194,6 @@ def scaled_matrix(folder: Path, n: int) -> CommMatrix | str | None:
 def _mask_kind(names: list[Any], kind: str) -> NDArray[np.bool_]:
     """Return which codes mean a kind; one more for tables without rows."""
     return np.array([name == kind for name in names] or [False], dtype=bool)
-
-
-def _in_range(rank: Ints, n: int) -> bool:
-    return not len(rank) or bool(rank.min() >= 0 and rank.max() < n)
 
 
 def _matrix(n: int, parts: list[tuple[Ints, Ints, Ints, Ints]], calls: int) -> CommMatrix:

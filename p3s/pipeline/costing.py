@@ -25,11 +25,9 @@ from p3s.capture.sites import resolve_sites
 from p3s.costs.fit import fit
 from p3s.costs.gather import measured_at
 from p3s.costs.points import OWN, Point
-from p3s.costs.small_runs.cells import InputRuns
-from p3s.costs.small_runs.match import match_all
+from p3s.costs.small_runs.cells import InputRuns, Reference
+from p3s.costs.small_runs.match import FAR, FarFile, far_file, match_all
 from p3s.costs.small_runs.places import SITES, SiteMap, as_words, correspond, matches_study
-from p3s.costs.small_runs.summary import FAR, FarFile, far_file
-from p3s.costs.small_runs.walk import Reference
 from p3s.costs.types import COMPUTE, ComputeModel, NotUsed, TimedRun, own_cores
 from p3s.model.types import Model
 from p3s.pipeline.records import model_of
@@ -194,7 +192,7 @@ def _commands(manifest: Mapping[str, object]) -> list[list[str]]:
     return found if isinstance(found, list) else []
 
 
-def check_command(study: Study, command: Sequence[str]) -> None:
+def check_smaller(study: Study, command: Sequence[str]) -> None:
     """Raise UsageError where a command is that of the study's own workload.
 
     A program that was built again since may have another input compiled in.

@@ -22,7 +22,7 @@ from p3s.base.host.schedulers import (
 )
 from p3s.base.text import quote_word
 from p3s.pipeline.records import existing, load_study, study_unit
-from p3s.pipeline.tracing.counts import CountRequest
+from p3s.pipeline.tracing.runs import CountRequest
 from p3s.pipeline.tracing.study import check_counts
 from p3s.signature_runner.standard_input import NAME, take_input
 from p3s.signature_runner.traced_run import check_template
@@ -157,7 +157,9 @@ def traces(batch: Batch, asked: Traces, *, write: bool) -> JobScripts:
     if asked.jobs == ONE:
         if not on.top and not asked.has(*_TOGETHER):
             check_counts(study, on.counts)
-        made = [_one(batch, asked, on)]
+        words = batch.command("characterize", "-n", asked.counts)
+        ranks, root = max(on.counts, default=on.top), quote_word(asked.root)
+        made = [_script(batch, asked, "trace", "p3s-trace", ranks, words, root)]
         collected: list[list[str]] = []
     else:
         _check_apart(on, asked)
@@ -165,13 +167,15 @@ def traces(batch: Batch, asked: Traces, *, write: bool) -> JobScripts:
             asked = replace(asked, options=(*asked.options, "--work", study_unit(study)))
         make = _make_scripts if asked.jobs == EACH else _array
         made = make(batch, asked, on.counts)
+        force = ["--force"] if asked.has("--force") else []
         parts = [str(asked.folder / f"np{np}") for np in on.counts]
-        collected = [batch.command("add", str(asked.root), *parts, *_pass_force(asked))]
+        collected = [batch.command("add", str(asked.root), *parts, *force)]
     if write and study is not None and not asked.has(*_TOGETHER):
         study.create(asked.root, asked.words, force=asked.has("--force"))
     if write:
         take_input().put(asked.folder)
-    return JobScripts(tuple(made), _last(batch, asked, collected), _name_next(asked))
+    then = f"p3s {'view' if asked.predict else 'model'} {quote_word(asked.root)}"
+    return JobScripts(tuple(made), _last(batch, asked, collected), then)
 
 
 def _check_apart(on: CountRequest, asked: Traces) -> None:
@@ -183,16 +187,6 @@ def _check_apart(on: CountRequest, asked: Traces) -> None:
             raise UsageError(f"--trace {name}: of --jobs {ONE} only")
     if asked.jobs == ARRAY and len(on.counts) < 2:
         raise UsageError(f"-n {asked.counts}: a job array takes two counts or more")
-
-
-def _pass_force(asked: Traces) -> list[str]:
-    return ["--force"] if asked.has("--force") else []
-
-
-def _one(batch: Batch, asked: Traces, on: CountRequest) -> Script:
-    """Return the script of one job for all counts, on the nodes of the largest."""
-    words, ranks = batch.command("characterize", "-n", asked.counts), max(on.counts, default=on.top)
-    return _script(batch, asked, "trace", "p3s-trace", ranks, words, quote_word(asked.root))
 
 
 def _make_scripts(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
@@ -243,11 +237,6 @@ def _last(batch: Batch, asked: Traces, commands: list[list[str]]) -> Script | No
         return None
     job = batch.job("p3s-last", asked.folder / "last", ranks=1, alone=False)
     return batch.script(asked.folder / "last.sh", job, commands)
-
-
-def _name_next(asked: Traces) -> str:
-    root = quote_word(asked.root)
-    return f"p3s view {root}" if asked.predict else f"p3s model {root}"
 
 
 # ---- replay ----------------------------------------------------------------------------------

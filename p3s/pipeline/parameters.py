@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.base.command_lines import render_from_here
 from p3s.base.errors import P3SError, UsageError
@@ -29,10 +30,9 @@ from p3s.base.settings import (
 )
 from p3s.base.study import Study
 from p3s.base.text import plural, quote_word
-from p3s.costs.parameters.laws import Family
 from p3s.machine.cluster import cluster_of
 from p3s.machine.topology.inside import Node
-from p3s.pipeline.basis import Request, basis_of
+from p3s.pipeline.prediction import Request, basis_of
 from p3s.pipeline.stages import (
     build_family,
     ensure_model,
@@ -42,10 +42,13 @@ from p3s.pipeline.stages import (
     load_family,
     machine_file,
 )
-from p3s.predict.surface import Surface
-from p3s.predict.types import Reason
-from p3s.predict.what_if.changes import MoreThreads
-from p3s.signature_runner.recording import Recording
+
+if TYPE_CHECKING:
+    from p3s.costs.parameters.laws import Family
+    from p3s.predict.surface import Surface
+    from p3s.predict.types import Reason
+    from p3s.predict.what_if.changes import MoreThreads
+    from p3s.signature_runner.recording import Recording
 
 
 @dataclass(frozen=True)

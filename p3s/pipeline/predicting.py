@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.base.artefacts import as_json, reason, write_bytes
 from p3s.base.errors import P3SError, UsageError
@@ -27,7 +28,6 @@ from p3s.base.settings import (
 from p3s.base.staging import alone
 from p3s.base.study import Study, write_json
 from p3s.base.text import ends, processes, quote_word
-from p3s.costs.transfer import move
 from p3s.costs.types import COMPUTE, Moved
 from p3s.costs.types import load as load_compute
 from p3s.costs.types import read as read_compute
@@ -35,7 +35,6 @@ from p3s.machine.filesystem import NAME as FILES
 from p3s.machine.filesystem import FileSystem
 from p3s.machine.machinefile import MACHINE, NAME, Machine
 from p3s.machine.topology.inside import Node
-from p3s.pipeline.basis import Request, basis_of, told_of
 from p3s.pipeline.commands import Commands, of_traces
 from p3s.pipeline.parameters import (
     NamedProgress,
@@ -46,7 +45,7 @@ from p3s.pipeline.parameters import (
     over_threads,
     with_threads,
 )
-from p3s.pipeline.prediction import Weak, predict
+from p3s.pipeline.prediction import Inputs, Request, basis_of, predict, told_of
 from p3s.pipeline.records import load_study, read_or_none, structure_of
 from p3s.pipeline.stages import (
     base_path,
@@ -66,14 +65,15 @@ from p3s.pipeline.stages import (
 )
 from p3s.predict.estimated import FROM_REPLAY
 from p3s.predict.estimates import AS_FOUND, Estimation
-from p3s.predict.scaling import KNEE_EFFICIENCY
-from p3s.predict.surface import Surface
-from p3s.predict.types import PREDICTION, WEAK, Prediction, WeakPrediction
+from p3s.predict.types import KNEE_EFFICIENCY, PREDICTION, WEAK, Prediction, WeakPrediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
 from p3s.predict.what_if.simulated import check_answerable, costs_of
 from p3s.program.types import MOST_RANKS
 from p3s.signature.times import load_times
+
+if TYPE_CHECKING:
+    from p3s.predict.surface import Surface
 
 #: Words for the usual changes in the place of a change: with them, and without.
 TABLE, NO_TABLE = "table", "none"
@@ -150,7 +150,9 @@ def ensure_prediction(
     line.
     """
     wanted, what_if = arguments.counts, arguments.what_if
-    _keep_files(study, arguments.files)
+    path, files = study.root / FILES, arguments.files
+    if files is not None and not (path.exists() and FileSystem.load(path) == files):
+        files.save(path)
     machine, base = arguments.machine, arguments.base
     _ready(study, progress)
     if machine is not None and base is None and is_own(study, machine):
@@ -195,8 +197,7 @@ def predict_study(
     study: Study, counts: Sequence[int], how: Estimation = AS_FOUND, *, elsewhere: bool = False
 ) -> Prediction:
     """Return the prediction of a study whose scaled traces are there, as ``predict`` makes it."""
-    commands, structure = of_traces(study), structure_of(study)
-    return predict(traces_of(study), counts, how, commands, structure, elsewhere=elsewhere)
+    return predict(Inputs(dict.fromkeys(counts, study), of_traces(study), elsewhere), how)
 
 
 def estimation(
@@ -231,12 +232,6 @@ def estimation(
         say=lambda text: progress.start(f"predicting: {text}"),
         done=lambda name, n: progress.done(f"n={n}: simulated ({name})"),
     )
-
-
-def _keep_files(study: Study, found: FileSystem | None) -> None:
-    path = study.root / FILES
-    if found is not None and not (path.exists() and FileSystem.load(path) == found):
-        found.save(path)
 
 
 def one_at_a_time(path: Path, progress: Progress) -> AbstractContextManager[None]:
@@ -337,7 +332,7 @@ def predicted_weak(
     law stay, unless they alone are asked for. Of the arguments those of another machine and of
     changes are not heeded. Raises P3SError, in one line.
     """
-    from p3s.costs.parameters.weak import parse_laws, settings_along
+    from p3s.costs.parameters.laws import parse_laws, settings_along
 
     names, laws, traced = parameters(study), parse_laws(law), settings_in(study)
     for each in laws:
@@ -356,7 +351,8 @@ def predicted_weak(
     words = [f"{name}={','.join(map(value_text, v))}" for name, v in (given | least).items()]
     whole = {name: all(s[name].denominator == 1 for s, _ in traced) for name in names}
     with one_at_a_time(path, bar):
-        before = [] if arguments.only else _earlier(path, growth)
+        old = None if arguments.only else read_or_none(lambda: WEAK.read(path))
+        before = [row.n for row in old.counts] if old is not None and old.weak == growth else []
         every = sorted({counts[0], *arguments.counts, *before})
         fixed = one_setting(words, names)
         along, notes = settings_along(laws, fixed, names, every, counts[0], whole)
@@ -376,25 +372,14 @@ def predicted_weak(
         predicting = ["predict", str(study.root), "--weak", law, *options]
         values = {n: {k: value_text(v) for k, v in setting.items()} for n, setting in along.items()}
         last = studies[max(studies)]
-        result = predict(
-            traces_of(last),
-            every,
-            replace(how, threshold=arguments.knee),
-            Commands(last, studies, predicting),
-            structure_of(last),
-            weak=Weak({n: traces_of(at) for n, at in studies.items()}, values, counts),
-        )
+        commands = Commands(last, studies, predicting)
+        inputs = Inputs(studies, commands, settings=values, traced=counts)
+        result = predict(inputs, replace(how, threshold=arguments.knee))
         parts = {each.name: getattr(result, each.name) for each in fields(result)}
         parts["notes"] = (*notes, *result.notes)
         found = WeakPrediction(**parts, weak=growth, base_n=counts[0])
         write_json(path, WEAK.data(found))
     return found, path
-
-
-def _earlier(path: Path, law: str) -> list[int]:
-    """Return the counts that were predicted before with the same growth."""
-    found = read_or_none(lambda: WEAK.read(path))  # none, or of an older version
-    return [row.n for row in found.counts] if found is not None and found.weak == law else []
 
 
 def _ready(study: Study, progress: Progress) -> None:
@@ -439,6 +424,8 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     What is there and the same is left alone. Raises P3SError when the study has no compute.json,
     a machine file is missing or damaged, or nothing carries over.
     """
+    from p3s.costs.transfer import move
+
     target = Machine.load(target_path)
     own = Machine.load(base_path(study, base))
     compute = load_compute(study.root)

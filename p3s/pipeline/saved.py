@@ -82,7 +82,7 @@ class PredictionFile:
         """The prediction; raises Damaged where the file makes no sense."""
         wrong, found = first_problem(self.data, load_schema(PREDICTION.file)), None
         try:
-            found = None if wrong else from_data(Prediction, _strip_schema(self.data), more=True)
+            found = None if wrong else from_data(Prediction, self.data, more=True)
         except ShapeError as err:
             wrong = str(err)
         if found is None or (wrong := _disorder(found)):
@@ -157,7 +157,7 @@ class PredictionFile:
     def efficiency_columns(self) -> dict[str, list[Any]]:
         """Return one list per efficiency of the POP project, an entry per count; None: not known.
 
-        Those of the model (p3s.predict.scaling); of runs: ``content.at(n).pop_measured``.
+        Those of the model (p3s.predict.rows); of runs: ``content.at(n).pop_measured``.
         """
         rows = self.content.counts
         return {
@@ -192,11 +192,6 @@ class PredictionFile:
 def read_prediction(path: Path | str) -> Prediction:
     """Return a study's prediction, or that of a file, checked; raises P3SError in one line."""
     return PredictionFile.load(path).content
-
-
-def _strip_schema(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a file is its record: all but the name and version of its schema."""
-    return {key: value for key, value in data.items() if key not in ("schema", "schema_version")}
 
 
 def _file_of(path: Path) -> Path:

@@ -126,7 +126,6 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
     for other in study.others():
         ensure_signatures(other, bar)
     if again or is_missing(study, "compute"):
-        from p3s.costs.table import unknown_costs
         from p3s.pipeline.costing import build_compute, reference_of, write_far
         from p3s.signature.times import load_times, make_times
 
@@ -142,7 +141,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 write_far(study, reference_of(study, model_of(study)))
             for unused in made.refused:
                 bar.say(f"note: {unused.name} is not used: {unused.why}")
-            for line in unknown_costs(made):
+            for line in made.unknown_costs():
                 bar.say(f"note: {line}")
 
 
@@ -306,7 +305,7 @@ def _make_or_mend(
 
 def _of_scaled(study: Study, _: int) -> list[Path]:
     """Return the files that scaled traces are made from."""
-    from p3s.costs.files.places import inputs_of_study
+    from p3s.costs.files import inputs_of_study
 
     return [study.model_path, study.compute_path, *inputs_of_study(study.root)]
 

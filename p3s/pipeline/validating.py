@@ -25,7 +25,7 @@ from p3s.pipeline.commands import Commands
 from p3s.pipeline.records import load_study, model_of, read_or_none, structure_of
 from p3s.pipeline.saved import read_prediction
 from p3s.predict.doubts import of_validation
-from p3s.predict.estimates import Dealt, Structure
+from p3s.predict.estimates import Dealt
 from p3s.predict.residual import RunMeasurement, measured_in
 from p3s.predict.types import Count, Prediction, Reason
 from p3s.signature.signature import read_alike
@@ -115,8 +115,10 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
     compared = compare(model, table, _read_factors(study.root, n))
     if compared.order is not None:  # which ranks' partners may come in any order
         compared = replace(compared, order=left_to_chance(compared.order, Path(run_dir)))
-    structure, said = structure_of(study), tuple(of_validation(compared, Commands(study)))
-    dealt, reasons = _dealt(structure, said, Path(run_dir), compared)
+    structure, reasons = structure_of(study), tuple(of_validation(compared, Commands(study)))
+    dealt = structure.dealt(Path(run_dir), compared)
+    if dealt is not None and dealt.same:
+        reasons = structure.minded(reasons, {"validate-missed": [compared]})
     result = Validation(
         model.counts,
         crc_of(study.model_path),
@@ -128,17 +130,6 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
     )
     write_json(study.validate_path(n), result.to_json())
     return result
-
-
-def _dealt(
-    structure: Structure, reasons: tuple[Reason, ...], run_dir: Path, compared: Comparison
-) -> tuple[Dealt | None, tuple[Reason, ...]]:
-    """Return the tasks of a queue, None where the program has none, and what speaks against the
-    model."""
-    dealt = structure.dealt(run_dir, compared)
-    if dealt is not None and dealt.same:
-        reasons = structure.minded(reasons, {"validate-missed": [compared]})
-    return dealt, reasons
 
 
 def _read_factors(root: Path, n: int) -> dict[int, float]:

@@ -10,12 +10,20 @@ from p3s.model.comparison import Comparison, HoldOut
 from p3s.model.law_types import Order
 from p3s.model.order.kinds import Kinds
 from p3s.predict.commands import NO_STUDY, Proposals
-from p3s.predict.distribution import Rival
 from p3s.predict.estimates import Estimates
 from p3s.predict.residual import RunMeasurement
-from p3s.predict.scaling import KNEE_EFFICIENCY
-from p3s.predict.times import PhaseTimes
-from p3s.predict.types import CHANCE_LIMIT, CODES, Count, Grade, Network, Reason, Residual, part_s
+from p3s.predict.times import PhaseTimes, Rival
+from p3s.predict.types import (
+    CHANCE_LIMIT,
+    CODES,
+    KNEE_EFFICIENCY,
+    Count,
+    Grade,
+    Network,
+    Reason,
+    Residual,
+    part_s,
+)
 from p3s.simulate.totals import SimulationGaps
 
 

@@ -16,9 +16,8 @@ from p3s.predict.estimated import ESTIMATORS, FROM_REPLAY, TYPICAL, Say, silent
 from p3s.predict.estimators import Communication
 from p3s.predict.estimators.settings import USUAL, Setting
 from p3s.predict.residual import RunMeasurement
-from p3s.predict.scaling import KNEE_EFFICIENCY
 from p3s.predict.times import PhaseTimes, computation, with_communication
-from p3s.predict.types import Prediction, Reason
+from p3s.predict.types import KNEE_EFFICIENCY, Prediction, Reason
 
 #: Times by an estimator, or why there are none.
 Estimate = PhaseTimes | str

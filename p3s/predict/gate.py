@@ -23,8 +23,8 @@ from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.text import join_words, likely, processes
 from p3s.predict.commands import Proposals
-from p3s.predict.distribution import ratio
 from p3s.predict.rows import draw_times
+from p3s.predict.times import ratio
 from p3s.predict.types import CHANCE_LIMIT, Count, Prediction, Recommended, filter_untrusted
 
 #: A longer condition is a mistake.

@@ -1,19 +1,24 @@
-"""Run time and speedup at large counts from phase times and weights (Eq. 8.1)."""
+"""Run time and speedup at large counts from phase times and weights (Eq. 8.1), and their notes.
+
+Notes say what was approximated, and what is not modelled.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from statistics import median_high
 
 from p3s.base.errors import P3SError
+from p3s.base.records import RunRecord, Traces
 from p3s.base.serialise import from_data
-from p3s.costs.files.types import FileUseAt
-from p3s.predict import doubts, notes
+from p3s.base.text import interval, mixed_clocks, processes, seconds
+from p3s.costs.types import FileUseAt
+from p3s.predict import doubts
 from p3s.predict.case import Case, Doubt, Facts, rivals_at
-from p3s.predict.checks import doubts_of, reasons_of
-from p3s.predict.distribution import residual_ends
+from p3s.predict.checks import NOTED, doubts_of, outside, ratios, reasons_of
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.residual import (
     RunMeasurement,
@@ -21,11 +26,21 @@ from p3s.predict.residual import (
     contradictions,
     find_excess,
     residuals,
+    times_of,
 )
-from p3s.predict.rows import add_speedup, baseline, row_of, with_interval
-from p3s.predict.scaling import knee, limits, recommend_count, with_efficiencies
-from p3s.predict.times import END, REST, START, PhaseTimes
-from p3s.predict.types import Count, Law, PhaseAt, PhaseLaw, Prediction, part_s
+from p3s.predict.rows import (
+    add_speedup,
+    baseline,
+    knee,
+    limits,
+    recommend_count,
+    row_of,
+    with_efficiencies,
+    with_interval,
+)
+from p3s.predict.times import END, REST, START, PhaseTimes, residual_ends
+from p3s.predict.types import Count, Law, PhaseAt, PhaseLaw, Prediction, StartAndEnd, few, part_s
+from p3s.signature import buffers, tracing, unmodelled
 
 PARTS = ("time", "compute", "transfer", "waiting", "software")
 #: Of phases that use files this too.
@@ -48,24 +63,16 @@ def phase_laws(rows: Sequence[Count]) -> tuple[PhaseLaw, ...]:
     """
     found = []
     table = [{phase.phase: phase for phase in row.phases} for row in rows]
-    for number, name in _names(rows).items():
+    names = {phase.phase: phase.name for row in rows for phase in row.phases}
+    for number, name in names.items():
         mine = [(row.n, phases.get(number)) for row, phases in zip(rows, table, strict=True)]
         large = any(
             phase is not None and phase.time_s >= LEAST_SHARE * row.model_s
             for row, (_, phase) in zip(rows, mine, strict=True)
         )
-        found.append(
-            PhaseLaw(number, name, {part: _law(part, mine, large) for part in _parts(mine)})
-        )
+        parts = (*PARTS, FILES) if any(phase and phase.io_s for _, phase in mine) else PARTS
+        found.append(PhaseLaw(number, name, {part: _law(part, mine, large) for part in parts}))
     return tuple(found)
-
-
-def _parts(mine: Sequence[tuple[int, PhaseAt | None]]) -> tuple[str, ...]:
-    return (*PARTS, FILES) if any(phase and phase.io_s for _, phase in mine) else PARTS
-
-
-def _names(rows: Sequence[Count]) -> dict[int, str]:
-    return {phase.phase: phase.name for row in rows for phase in row.phases}
 
 
 def _law(part: str, mine: Sequence[tuple[int, PhaseAt | None]], large: bool) -> Law:
@@ -177,16 +184,11 @@ def compose(
         traced_counts=tuple(traced),
         extrapolation_ratio=ratio if math.isfinite(ratio) else None,
         reasons=tuple(reasons_of(case, found)),
-        not_modelled=tuple(notes.not_modelled(last, facts.calls)),
-        notes=tuple(notes.notes(rows, times, case.untraced, share, ratio)),
-        files=_files(last.head),
+        not_modelled=tuple(not_modelled(last, facts.calls)),
+        notes=tuple(list_notes(rows, times, case.untraced, share, ratio)),
+        files=tuple(from_data(FileUseAt, use) for use in last.head.get("files") or []),
         files_from=str(last.head.get("files_from") or ""),
     )
-
-
-def _files(head: Mapping[str, Any]) -> tuple[FileUseAt, ...]:
-    """Return what call sites do to files, as scaled.json says it."""
-    return tuple(from_data(FileUseAt, use) for use in head.get("files") or [])
 
 
 def _below(
@@ -236,3 +238,138 @@ def _without_empty_ends(rows: Sequence[Count]) -> list[Count]:
     return [
         replace(row, phases=tuple(p for p in row.phases if p.phase not in gone)) for row in rows
     ]
+
+
+#: What is not known of calls that are modelled.
+_UNKNOWN_OF = {
+    "MPI_Win_lock": "how long processes wait for a lock that another one holds (MPI_Win_lock)",
+    "MPI_Win_allocate_shared": "loads and stores in shared windows are no calls: they count as "
+    "computation (MPI_Win_allocate_shared)",
+}
+
+
+def list_notes(
+    rows: Sequence[Count],
+    times: Mapping[int, PhaseTimes],
+    asked: Sequence[Count],
+    share: Mapping[str, Mapping[str, float]],
+    ratio: float,
+) -> list[str]:
+    """Return what is to be kept in mind about a prediction; ``asked``: rows that were not run."""
+    head = times[rows[-1].n].head
+    return [
+        *_collect_notes(times),
+        *_note_limits(rows, ratio),
+        *_outside(asked),
+        *_soft_rules(share),
+        *unmodelled.sentences(head.get("not_modelled")),
+        *buffers.sentences(head.get("buffers") or {}, packed=bool(head.get("packed"))),
+        *tracing.sentence(head.get("tracing", {})),
+        *filter(None, [mixed_clocks(head.get("work_units") or {})]),
+    ]
+
+
+def not_modelled(times: PhaseTimes, calls: Collection[str] = ()) -> list[str]:
+    """Return what is in no number, at the largest count; ``calls``: operations of the program."""
+    head = times.head
+    found = ["MPI_Init and all before it, MPI_Finalize and all after it"]
+    if names := [str(entry.get("op")) for entry in head.get("unknown") or ()]:
+        found.append(f"calls whose rule is not known: {few(names)}")
+    found += unmodelled.sentences(head.get("not_modelled"))
+    found += [said for op, said in _UNKNOWN_OF.items() if op in calls]
+    found += times.mpi.left_out
+    return list(dict.fromkeys(found))
+
+
+def _collect_notes(times: Mapping[int, PhaseTimes]) -> list[str]:
+    """Return what the chosen estimator left out or guessed, with the counts, each line once."""
+    found: dict[str, list[int]] = {}
+    for n, made in sorted(times.items()):
+        for line in made.mpi.notes:
+            found.setdefault(line, []).append(n)
+    whole = [n for n in sorted(times) if n > 1]
+    return [
+        line if counts == whole or counts == sorted(times) else f"at {processes(counts)}: {line}"
+        for line, counts in found.items()
+    ]
+
+
+def _outside(rows: Sequence[Count]) -> list[str]:
+    """Say where each process computes less, or more, per iteration than was measured anywhere."""
+    found = {row.n: phases for row in rows if (phases := outside(row, NOTED))}
+    if not found:
+        return []
+    last = max(found)
+    at = "" if len(found) == 1 else f" at {processes(last)}"
+    return [
+        f"at {processes(list(found))} the computation is extrapolated: each process has"
+        f"{at} {ratios(found[last])}"
+    ]
+
+
+#: Rules by their verdict, where it is no adjective.
+_RULES = {
+    "not seen": "rules that the traces do not show",
+    "not_seen": "rules that the traces do not show",
+    "unknown": "no rule",
+}
+
+
+def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Say how much of the program follows rules that are not exact."""
+    return [
+        f"{100 * entry.get('events', 0.0):.1f} % of the events, and the calls behind "
+        f"{100 * entry.get('work', 0.0):.1f} % of the computation, follow "
+        f"{_RULES.get(verdict, f'{verdict} rules')}"
+        for verdict, entry in share.items()
+        if verdict not in ("exact", "fitted") and max(entry.values(), default=0.0) >= 0.01
+    ]
+
+
+def _note_limits(rows: Sequence[Count], ratio: float) -> list[str]:
+    found = []
+    unsure = [row.n for row in rows if row.model_low_s is None and row.interval_parts.work is None]
+    if unsure:
+        found.append(f"no interval at {processes(unsure)}: the spread of a work law is unknown")
+    if 1.0 < ratio < math.inf:
+        found.append(f"the largest count is {ratio:.3g} times the largest traced count")
+    return found
+
+
+# ---- start and end of a run ---------------------------------------------------------------------
+#: Less is what two clocks differ by, or a simulated run: no process begins in so little time.
+_CLOCK_S = 1e-6
+
+
+def start_and_end(traces: Mapping[int, Traces]) -> tuple[StartAndEnd, ...]:
+    """Return what start and end took at counts, in s, of their runs; empty: none was timed."""
+    return tuple(
+        StartAndEnd(n, median_high(found), min(found), max(found))
+        for n in sorted(traces)
+        if (found := _read_launches(traces[n].complete(n)))
+    )
+
+
+def _read_launches(records: Sequence[RunRecord]) -> list[float]:
+    """Return the time of each launch beyond its run, of complete runs."""
+    found = []
+    for record in records:
+        wall = record.info.get("wall_s")
+        if isinstance(wall, int | float):
+            with contextlib.suppress(P3SError):  # p3s check tells what cannot be read
+                found.append(float(wall) - times_of(record.path).wall_s)
+    return [value for value in found if value > _CLOCK_S]
+
+
+def of_start_and_end(found: Sequence[StartAndEnd], rows: Sequence[Count]) -> list[str]:
+    """Say what start and end took at the largest traced count, and that no other is known."""
+    if not found:
+        return []
+    last = found[-1]
+    ends = f" ({interval(last.low_s, last.high_s)})" if last.high_s > last.low_s else ""
+    said = (
+        f"startup and shutdown, launcher included, took {seconds(last.time_s)}{ends} at "
+        f"{processes(last.n)}"
+    )
+    more = rows[-1].n > last.n
+    return [f"{said}; what they take at {rows[-1].n:,} is not known" if more else said]

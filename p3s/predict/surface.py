@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from p3s.base.artefacts import write_json
 from p3s.base.serialise import FileFormat
@@ -124,43 +125,27 @@ def surface_of(
     )
 
 
-#: Values of a cell that are those of its prediction's row.
-_SHARED = (
-    "n",
-    "time_s",
-    "low_s",
-    "high_s",
-    "time_from",
-    "compute_s",
-    "comm_s",
-    "work_s",
-    "measured_s",
-    "doubtful",
-)
-
-
 def _cell(column: Column, row: Count) -> Cell:
+    """Return a row of a prediction as a cell; its speedup is that of the prediction."""
     per_node = min(column.per_node, row.n)
     low, high = (
         sum(p.compute_s if (end := getattr(p, name)) is None else end for p in row.phases)
         for name in ("compute_low_s", "compute_high_s")
     )
-    shared = {name: getattr(row, name) for name in _SHARED}
-    return Cell(
-        **shared,
-        threads=column.threads,
-        per_node=per_node,
-        nodes=-(-row.n // per_node),
-        compute_low_s=low,
-        compute_high_s=high,
-        comm_low_s=row.comm_s if row.comm_low_s is None else row.comm_low_s,
-        comm_high_s=row.comm_s if row.comm_high_s is None else row.comm_high_s,
-        speedup=1.0,
-        efficiency=1.0,
-        cost_core_h=row.n * column.threads * row.time_s / 3600,
-        trusted=not filter_untrusted(column.prediction.reasons),
-        traced=column.traced,
-    )
+    own: dict[str, Any] = {
+        "threads": column.threads,
+        "per_node": per_node,
+        "nodes": -(-row.n // per_node),
+        "compute_low_s": low,
+        "compute_high_s": high,
+        "comm_low_s": row.comm_s if row.comm_low_s is None else row.comm_low_s,
+        "comm_high_s": row.comm_s if row.comm_high_s is None else row.comm_high_s,
+        "cost_core_h": row.n * column.threads * row.time_s / 3600,
+        "trusted": not filter_untrusted(column.prediction.reasons),
+        "traced": column.traced,
+    }
+    shared = (each.name for each in fields(Cell) if each.name not in own)
+    return Cell(**own, **{name: getattr(row, name) for name in shared})
 
 
 def _add_speedup(cell: Cell, base: Cell) -> Cell:

@@ -1,11 +1,25 @@
-"""Time per rank and phase of a scaled trace: computation from its rows, and its communication."""
+"""Time per rank and phase of a scaled trace, its communication, and the draws of a run time.
+
+The predictive distribution of a run time is joint draws of all that is not known exactly. Each
+source of uncertainty (a part) has two ends, multiples of the time with the part moved to the ends
+of its own 90 % interval. A draw moves all parts at once, each by a split log-normal factor through
+its ends; what no part knows is Student's t. A part moves the times of all counts, phases and
+changes in the same draw by the same deviate, so that ratios and differences are of draws, too.
+Draws are always the same: they follow from the ends and the names of the parts alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +31,7 @@ from p3s.base.errors import P3SError
 from p3s.base.ops import INIT_OPS
 from p3s.base.records import list_signatures
 from p3s.base.tables import checked_columns, codes, known_tables, numbers, open_table
+from p3s.laws.statistics import LOW_MEDIAN_HIGH
 from p3s.predict.commands import NO_STUDY
 from p3s.predict.estimated import COMM, HIGH, LOW, WAITING, Communication
 from p3s.program.scaled import parts_of, read_order, scaled_head
@@ -30,7 +45,7 @@ _KINDS = {"rank": int, "phase": int, "repeat": int, "slot": int, "op": str, "kin
 _TALKING = ("send", "recv", "collective", "completion")
 
 
-#: Ends of an interval as multiples of its value; None: unknown.
+#: RootParts of an interval as multiples of its value; None: unknown.
 Ends90 = tuple[float, float] | None
 
 
@@ -202,17 +217,10 @@ def _is_one_of(batch: Any, name: str, wanted: Collection[str]) -> NDArray[np.boo
     return np.asarray(np.array([each in wanted for each in names] or [False])[code])
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """Seconds per rank and phase; calls of the parts of the root phase, (ranks, 3)."""
-
-    compute: Floats
-    calls: Floats
-    io: Floats | None
-
-
-def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) -> _Sums:
-    """Return seconds per rank and phase, in files too, and the calls of parts of the root phase.
+def _sums(
+    scaled_dir: Path, n: int, slot_of: dict[int, int], ends: RootParts | None
+) -> tuple[Floats, Floats, Floats | None]:
+    """Return seconds per rank and phase, the calls of parts of the root phase, seconds in files.
 
     Computation is the sum of repeat x time (Eq. 8.1). The time before one call is the column
     compute_ns; in a trace without it, of a study without compute.json, it is the work. What comes
@@ -264,7 +272,7 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
         except (pa.ArrowException, OSError, KeyError, ValueError) as err:
             why = " ".join(str(err).split())[:120]
             raise P3SError(f"{part}: damaged ({why}); run p3s scale again") from err
-    return _Sums(
+    return (
         total.reshape(rows, width) / _NS_PER_S,
         calls.reshape(rows, 3),
         files.reshape(rows, width) / _NS_PER_S if any_files else None,
@@ -288,22 +296,22 @@ def _computation(scaled_dir: Path) -> PhaseTimes:
         {**phase, "kind": "loop" if phase.get("parent", 0) is not None else "rest"}
         for phase in head["phases"]
     ]
-    ends = ends_of(scaled_dir, phases)
+    ends = root_parts_of(scaled_dir, phases)
     if ends is not None:
         phases = ends.divided(phases)
     slot_of = {phase["phase"]: slot for slot, phase in enumerate(phases)}
-    sums = _sums(scaled_dir, n, slot_of, ends)
+    compute, calls, io = _sums(scaled_dir, n, slot_of, ends)
     widths = [phase.get("work_rel_half_width") for phase in phases]
     return PhaseTimes(
         n,
         phases,
-        sums.compute,
-        Communication.none("simulation", n, tuple(slot_of), len(sums.compute)),
+        compute,
+        Communication.none("simulation", n, tuple(slot_of), len(compute)),
         np.array([np.nan if w is None else w for w in widths] or [0.0]),
         head,
-        root_calls=None if ends is None else sums.calls,
+        root_calls=None if ends is None else calls,
         ranks=some_ranks(head),
-        io=sums.io,
+        io=io,
     )
 
 
@@ -384,7 +392,7 @@ _WHOLE = ("crm_i_ns", "crm_c_ns", "compute_ns", "work")
 
 
 @dataclass(frozen=True)
-class Ends:
+class RootParts:
     """Where the rows of the root phase belong: ``of_slot`` is 0 between, 1 before, 2 after loops.
 
     By the rows' column ``slot``; ``root``: number of the root phase.
@@ -411,7 +419,7 @@ class Ends:
         ]
 
 
-def ends_of(scaled_dir: Path, phases: list[dict[str, Any]]) -> Ends | None:
+def root_parts_of(scaled_dir: Path, phases: list[dict[str, Any]]) -> RootParts | None:
     """Return where the rows of the phase without a parent belong; None where nothing says it.
 
     From order.json: an item's first position against those of the outermost loops that iteration
@@ -436,4 +444,180 @@ def ends_of(scaled_dir: Path, phases: list[dict[str, Any]]) -> Ends | None:
         if item.at:
             where = _BEFORE if item.at[0] < first else _AFTER if item.at[0] > last else _BETWEEN
         places += [where] * len(item.slots)
-    return Ends(roots[0], np.array(places, dtype=np.int64))
+    return RootParts(roots[0], np.array(places, dtype=np.int64))
+
+
+#: Low and high end as multiples of the value: low <= 1 <= high.
+Factors = tuple[float, float]
+#: The same of a value; None: not known.
+Ends = Factors | tuple[None, None]
+#: Parts that are known of one estimate alone, and all of them.
+OWN = ("work", "cost", "replay", "files")
+RESIDUAL = "residual"
+PARTS = (*OWN, RESIDUAL)
+#: Joint draws.
+NUMBER = 1024
+#: 95 % quantile of Student's t with 4 degrees of freedom.
+T90 = 2.1318
+#: Ends of a 90 % interval, as shares of the draws.
+_ENDS = LOW_MEDIAN_HIGH[0], LOW_MEDIAN_HIGH[2]
+#: A low end of nothing, as a multiple.
+_LEAST = 0.01
+#: What messages take that are not those of the model: half to twice as long.
+_RIVAL = (0.5, 2.0)
+
+
+# ---- draws ---------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Rival:
+    """Another explanation of the traced runs: its reason, and how likely it is.
+
+    share: of the run time, what it has in another way.
+    """
+
+    code: str
+    chance: float
+    share: float
+
+    def factors(self) -> Floats:
+        """Return the multiple of the time of each draw: 1 where the model is right, (NUMBER,)."""
+        chosen = (_order(f"chosen {self.code}") + 0.5) / NUMBER < self.chance
+        moved = _draw_factors(f"rival {self.code}", _RIVAL)
+        return np.where(chosen, 1.0 + min(self.share, 1.0) * (moved - 1.0), 1.0)
+
+
+def draws(parts: Mapping[str, Factors | None], rivals: Iterable[Rival] = ()) -> Floats:
+    """Return joint draws of a time as multiples of it, (NUMBER,)."""
+    found = np.ones(NUMBER)
+    for name, ends in parts.items():
+        if ends is not None:
+            found *= _draw_factors(name, ends)
+    for rival in rivals:
+        found *= rival.factors()
+    return found
+
+
+def ends_of(found: Floats, value: float = 1.0) -> Factors:
+    """Return the 90 % interval of draws, which holds the value."""
+    low, high = np.quantile(found, _ENDS, method="hazen")
+    return min(float(low), value), max(float(high), value)
+
+
+def known_ends(found: Floats | None, value: float = 1.0) -> Ends:
+    """Return the interval of draws as :func:`ends_of`; None: they are not known."""
+    return (None, None) if found is None else ends_of(found, value)
+
+
+def ratio(one: Floats | None, other: Floats | None, factor: float = 1.0) -> Floats | None:
+    """Return draws of a factor times one time over another; None: either is not known."""
+    if one is None or other is None:
+        return None
+    return np.asarray(factor * one / np.maximum(other, 1e-300))
+
+
+def evenly(low: float, high: float) -> Floats:
+    """Return draws that lie evenly between two times, (NUMBER,)."""
+    return np.asarray(low + (high - low) * (_order("repeats") + 0.5) / NUMBER)
+
+
+def _draw_factors(name: str, ends: Factors) -> Floats:
+    """Return the factors of a part's draws, (NUMBER,)."""
+    low, high = (math.log(max(end, _LEAST)) for end in ends)
+    deviate = _deviates(name)
+    return np.exp(np.where(deviate > 0, high, -low) * deviate)
+
+
+@cache
+def _deviates(name: str) -> Floats:
+    """Return the deviates of a part, 1 and -1 at the ends of its 90 % interval, (NUMBER,)."""
+    shares = (np.arange(NUMBER) + 0.5) / NUMBER
+    if name == RESIDUAL:
+        square = np.sqrt(4.0 * shares * (1.0 - shares))  # the quantile of 4 degrees of freedom
+        size = 2.0 * np.sqrt(np.maximum(np.cos(np.arccos(square) / 3.0) / square - 1.0, 0.0))
+        sorted_ = np.sign(shares - 0.5) * size
+    else:
+        normal = NormalDist()
+        sorted_ = np.array([normal.inv_cdf(share) for share in shares.tolist()])
+    return np.asarray(sorted_[_order(name)] / np.quantile(sorted_, _ENDS[1], method="hazen"))
+
+
+@cache
+def _order(name: str) -> np.ndarray:
+    """Return the numbers of all draws in an order of a part's own, (NUMBER,)."""
+    return np.random.Generator(np.random.PCG64(crc32(name.encode()))).permutation(NUMBER)
+
+
+# ---- parts of an estimate ------------------------------------------------------------------
+def own_parts(
+    times: PhaseTimes, rank: int | None = None, slot: int | None = None
+) -> dict[str, Factors | None] | None:
+    """Return the parts that follow from the estimate itself: of the run, or of one phase of a rank.
+
+    A part is null where nothing is known of it in any phase; the result is None where a phase
+    that computes has neither an interval of its work nor of its time.
+    """
+    ranks = slice(None) if rank is None else slice(rank, rank + 1)
+    slots = list(range(len(times.phases))) if slot is None else [slot]
+    io = np.zeros_like(times.compute) if times.io is None else times.io
+    compute, io = (part[ranks][:, slots] for part in (times.compute, io))
+    mpi = times.mpi.seconds[:, ranks][:, :, slots] + io
+    comm = mpi[COMM]
+    parts = [times.parts_of(number) for number in slots]
+    busy = np.asarray((compute > 0.0).any(axis=0))
+    if any(there and part == (None, None) for there, part in zip(busy, parts, strict=True)):
+        return None
+
+    def moved(*ends: Floats) -> Factors:
+        low, high = (total(each, times.mpi.estimator) for each in ends)
+        return factors(total(compute + comm, times.mpi.estimator), low, high)
+
+    found: dict[str, Factors | None] = dict.fromkeys(OWN)
+    for k, name in enumerate(("work", "cost")):
+        if any(part[k] is not None for part in parts):
+            low, high = np.array([part[k] or (1.0, 1.0) for part in parts]).T
+            found[name] = moved(compute * low + comm, compute * high + comm)
+    if times.n > 1:
+        found["replay"] = moved(compute + mpi[LOW], compute + mpi[HIGH])
+    if io.any():
+        low, high = times.io_ends()
+        found["files"] = moved(
+            compute + comm + (low - 1.0) * io, compute + comm + (high - 1.0) * io
+        )
+    return found
+
+
+def factors(value: float, low: float, high: float) -> Factors:
+    """Return two ends as multiples of a value; of nothing, 1 and 1."""
+    if value <= 0.0:
+        return 1.0, 1.0
+    return min(low / value, 1.0), max(high / value, 1.0)
+
+
+# ---- what no part knows --------------------------------------------------------------------
+def residual_ends(
+    communication: float, doublings: float, residual: float, hold_out: float
+) -> Factors:
+    """Return the ends of what no part knows: of Student's t, 90 %.
+
+    Its scale is of what is known of a program's errors at a count, as shares of the run time there:
+    communication: all time in calls; doublings: of the count, beyond the traced ones; residual:
+    what runs took beyond what the parts allow; hold_out: how far computation was off where the
+    model was checked, beyond what its own interval allows.
+    """
+    known = coefficients()
+    scale = T90 * math.hypot(
+        known["floor"],
+        known["messages"] * communication,
+        known["doubling"] * communication * doublings,
+        known["residual"] * residual,
+        known["hold_out"] * hold_out,
+    )
+    return math.exp(-scale), math.exp(scale)
+
+
+@cache
+def coefficients() -> Mapping[str, float]:
+    """Return the coefficients of the scale; scale.toml says where they are from."""
+    text = files("p3s.predict").joinpath("scale.toml").read_text(encoding="utf-8")
+    found: Mapping[str, float] = tomllib.loads(text)["scale"]
+    return found

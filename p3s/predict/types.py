@@ -10,9 +10,9 @@ from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 from p3s.base.serialise import FileFormat
 from p3s.base.text import join_words
-from p3s.costs.files.types import FileUseAt
+from p3s.costs.types import FileUseAt
 from p3s.laws.worklaws import WorkLaw
-from p3s.predict.distribution import PARTS, Factors, Rival, draws
+from p3s.predict.times import PARTS, Factors, Rival, draws
 from p3s.simulate.totals import StandIns
 
 #: What a prediction is worth: its times may be used, are known roughly, or have no grounds.
@@ -21,6 +21,8 @@ Grade = Literal["usable", "rough", "unusable"]
 OTHER_CALLS = "other-calls"
 #: How likely something is that a prediction need not heed: intervals hold as often.
 CHANCE_LIMIT = 0.10
+#: Efficiency below which more processes are not worth it.
+KNEE_EFFICIENCY = 0.5
 #: What a reason is of: the structure of the program, how far counts are from the traced ones, what
 #: was measured, how well times are known.
 Family = Literal["structure", "reach", "measurement", "width"]
@@ -233,7 +235,7 @@ class Efficiencies:
 
     load_balance, communication: their product is parallel; serialisation, transfer: theirs is
     communication; computation_scalability is relative to the baseline, and global_efficiency the
-    product of it and of parallel. None: not known (p3s.predict.scaling).
+    product of it and of parallel. None: not known (p3s.predict.rows).
     """
 
     load_balance: float | None
@@ -265,7 +267,7 @@ class IntervalParts:
         return {name: part for name, part in parts.items() if part is not None}
 
     def draws(self) -> Floats:
-        """Return joint draws of the time as multiples of it; see p3s.predict.distribution."""
+        """Return joint draws of the time as multiples of it; see p3s.predict.times."""
         return draws(self.known(), self.rivals)
 
 

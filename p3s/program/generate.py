@@ -19,7 +19,7 @@ from p3s.base.records import commit_run, scaled_dir, stage_run
 from p3s.base.staging import discard
 from p3s.base.tables import TableFacts
 from p3s.costs.apply import PhaseSums
-from p3s.costs.files.places import FileSums
+from p3s.costs.files import FileSums
 from p3s.model.evaluate import Evaluator, phase_weight, spread_ranks
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.order.unfold import places_asked_for
@@ -198,7 +198,7 @@ def head_of(
             work=float(sums.work[k]),
             work_rel_half_width=float(sums.half[k] / sums.work[k]) if sums.work[k] else 0.0,
             no_trend=no_trend(p, n, float(sums.work[k]) / ranks),
-            **(times.of_phase(k, grid).to_json() if times is not None else {}),
+            **(times.data_of(k, grid) if times is not None else {}),
         )
         for k, p in enumerate(model.phases)
     ]

@@ -14,7 +14,7 @@ import numpy as np
 from p3s.base.arrays import Floats, Ints, place_in_run, starts
 from p3s.base.tables import TableFacts, column, facts_of, parquet_bytes, sums_of_rows, texts, whole
 from p3s.costs.apply import ComputationTimes, Costs
-from p3s.costs.files.places import FilesOf, FileSums, FileTimes, files_of_study
+from p3s.costs.files import FilesOf, FileSums, FileTimes, files_of_study
 from p3s.costs.types import ComputeModel
 from p3s.costs.types import load as load_compute
 from p3s.model.evaluate import Amounts, Evaluator, ScaledRows, phase_weight

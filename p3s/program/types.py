@@ -14,7 +14,7 @@ from p3s.base.serialise import (
     ProcessCount,
 )
 from p3s.base.tables import TableFacts
-from p3s.costs.files.types import FileUseAt
+from p3s.costs.types import FileUseAt
 from p3s.model.law_types import TraceOrder
 from p3s.model.types import Buffers, NotModelled, Share, Tracing
 

@@ -9,8 +9,7 @@ from p3s.base.text import NOT_KNOWN, align_columns, ends, percent, processes, se
 from p3s.costs.counted import PER_INSTRUCTION, Counted, InstructionEquation, caches_left
 from p3s.costs.laws import CostLaw
 from p3s.costs.laws import text as text_of
-from p3s.costs.table import SHOWN, laws_of, shares, unknown_costs
-from p3s.costs.types import NOT_LEFT, ComputeModel, CostHoldOut, LawEntry, PhaseCosts, Row, TimedRun
+from p3s.costs.types import NOT_LEFT, SHOWN, ComputeModel, CostHoldOut, LawEntry, PhaseCosts, Row
 from p3s.model.work.scic import InstructionTable
 from p3s.model.work.scic import Row as InstructionRow
 from p3s.report.phase_table import volume
@@ -39,7 +38,7 @@ _FIGURES = {
 
 def table(compute: ComputeModel, rows: Sequence[Row]) -> str:
     """Return the compute model as text, a part per phase that matters, largest share first."""
-    share = shares(compute)
+    share = compute.shares
     phases = sorted(compute.phases, key=lambda p: (-share.get(p.phase, 0.0), p.phase))
     shown = [p for p in phases if share.get(p.phase, 0.0) >= SHOWN] or phases[:1]
     out = [f"Time of one process in one iteration of each phase; work in {_unit(compute)}.", ""]
@@ -62,7 +61,7 @@ def phase_lines(
 ) -> list[str]:
     """Return the part of one phase as lines."""
     out = [f"phase {phase.phase}: {visible(str(phase.name))} ({percent(share)} of the computation)"]
-    entries = laws_of(compute, phase.phase)
+    entries = compute.laws_of(phase.phase)
     for entry in entries:
         if entry.kind == "phase" or len(entries) > 2:
             out += [f"  {_whose(entry)}: {line}" for line in law_lines(entry.law)]
@@ -148,8 +147,8 @@ def remarks(compute: ComputeModel) -> list[str]:
     out = []
     if compute.holdout:
         out += _held_out(compute.holdout)
-    out += unknown_costs(compute)
-    out += _list_disturbed(compute.runs)
+    out += compute.unknown_costs()
+    out += _list_disturbed(compute)
     for n, part in compute.unmatched.items():
         if part > 0.005:
             out.append(
@@ -178,11 +177,11 @@ def _held_out(held: CostHoldOut) -> list[str]:
     ]
 
 
-def _list_disturbed(runs: Sequence[TimedRun]) -> list[str]:
+def _list_disturbed(compute: ComputeModel) -> list[str]:
     """Return which runs were disturbed: one line per count, with one run as an example."""
     out = []
-    for n in sorted({int(run.np) for run in runs}):
-        made = [run for run in runs if int(run.np) == n]
+    for n in sorted({int(run.np) for run in compute.runs}):
+        made = [run for run in compute.runs if int(run.np) == n]
         bad = [run for run in made if run.disturbed]
         if bad:
             many = (

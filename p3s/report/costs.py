@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from p3s.base.text import percent, plural, span, visible
-from p3s.predict.reach import NOTED, ratio_text
+from p3s.predict.checks import NOTED, ratio_text
 from p3s.predict.types import Count, Limit, PhaseAt, Prediction, part_s
 from p3s.report.counts import thin_values
 

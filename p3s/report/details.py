@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from p3s.base.text import ends, factor, percent, processes, seconds, size_text, span, visible
-from p3s.costs.files.types import FileUseAt
+from p3s.costs.types import FileUseAt
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.types import Efficiencies, Prediction, Residual, WhatIf, part_s
 from p3s.report.charts.ranges import interval_chart

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from p3s.base.text import ends, paragraph, visible
-from p3s.costs.small_runs.match import Found
-from p3s.costs.small_runs.summary import FarFile
-from p3s.costs.small_runs.walk import PhaseCost
+from p3s.costs.small_runs.cells import PhaseCost
+from p3s.costs.small_runs.match import FarFile, Found
 from p3s.report.show import Columns, lines_of, table_of
 from p3s.signature.rank import INSTRUCTIONS
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from p3s.base.extents import shape
 from p3s.base.text import one_line
-from p3s.pipeline.tracing.counts import TracedCount
+from p3s.pipeline.tracing.runs import TracedCount
 from p3s.pipeline.tracing.values import TracedValue
 from p3s.report.show import Columns, show, table_of
 from p3s.signature import buffers

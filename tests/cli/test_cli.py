@@ -303,7 +303,7 @@ def test_nothing_reaches_the_terminal_raw() -> None:
 
 
 def test_counts_that_failed_alike_are_one_reason() -> None:
-    from p3s.pipeline.tracing.counts import Failure, reasons
+    from p3s.pipeline.tracing.runs import Failure, reasons
 
     text = "rank 1{} died; what was captured is kept in s/runs/np{}.r0.failed"
     rows = [Failure(n, 0, 9, f"np={n}: " + text.format(f" of {n}", f"{n:04d}")) for n in (2, 3)]

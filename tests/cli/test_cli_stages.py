@@ -191,7 +191,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.setattr("p3s.signature_runner.launch.run_traced", stand_in.run_traced)
     monkeypatch.setattr("p3s.base.host.command.parse", stand_in.parse)
     monkeypatch.setattr("p3s.replay.run", stand_in.replay)
-    monkeypatch.setattr("p3s.pipeline.basis._check_launch", lambda _: None)
+    monkeypatch.setattr("p3s.pipeline.prediction._check_launch", lambda _: None)
     monkeypatch.setattr("p3s.pipeline.stages.scaled_bytes", lambda *_: 0)
     monkeypatch.setattr("p3s.pipeline.validating.validate", stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")

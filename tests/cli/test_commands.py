@@ -33,16 +33,14 @@ from p3s.model.holdout import build_model
 from p3s.model.stage import as_file
 from p3s.model.types import Admissible, NextCount
 from p3s.pipeline import commands as proposed
-from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.commands import Commands, count_to_predict, count_to_validate, of_traces
+from p3s.pipeline.prediction import Request, basis_of
 from p3s.pipeline.stages import too_few
-from p3s.predict.advice import another, narrower, smaller
 from p3s.predict.case import Facts
-from p3s.predict.checks import contradicts
+from p3s.predict.checks import contradicts, doubt_extrapolation
 from p3s.predict.commands import NO_STUDY
-from p3s.predict.doubts import judge_holdout, of_validation
+from p3s.predict.doubts import another, judge_holdout, narrower, of_validation, smaller
 from p3s.predict.prediction import compose
-from p3s.predict.reach import doubt_extrapolation
 from p3s.replay.settings import ReplaySettings
 from p3s.report.parameters import doubts as doubts_of_laws
 

@@ -20,7 +20,7 @@ from p3s.base.errors import P3SError
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
 from p3s.base.text import command_line
-from p3s.costs.small_runs.proposal import default_target, propose
+from p3s.costs.small_runs.lookup import default_target, propose
 from p3s.costs.types import COMPUTE, load, measured_range
 from p3s.model.grid.grids import Cube
 from p3s.model.holdout import build_model

@@ -16,7 +16,7 @@ from p3s.model.grid import admissible
 from p3s.model.grid.admissible import choose, hidden, left_open, telling
 from p3s.model.stage import ProgramFacts
 from p3s.pipeline.records import known_of
-from p3s.pipeline.tracing.counts import (
+from p3s.pipeline.tracing.runs import (
     CountRequest,
     Failure,
     Grids,

@@ -25,9 +25,8 @@ from p3s.model.holdout import build_model
 from p3s.model.nextcount import questions
 from p3s.model.stage import check_dims
 from p3s.model.text import grid_text
-from p3s.pipeline.records import keep_dims, known_of
-from p3s.pipeline.statements import parse_dims
-from p3s.pipeline.statements import stated_grid as stated
+from p3s.pipeline.records import keep_dims, known_of, parse_dims
+from p3s.pipeline.records import stated_grid as stated
 from p3s.report.equations import notes
 
 

@@ -74,7 +74,7 @@ def study(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Study:
         put_replay(study, n, rows, nodes=["node0", "node0"])
 
     monkeypatch.setattr("p3s.pipeline.stages.run_replay", replayed)
-    monkeypatch.setattr("p3s.pipeline.basis._check_launch", lambda _: None)
+    monkeypatch.setattr("p3s.pipeline.prediction._check_launch", lambda _: None)
     found = made["study"]
     assert isinstance(found, Study)
     return found

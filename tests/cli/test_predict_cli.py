@@ -36,7 +36,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(n)
 
     monkeypatch.setattr("p3s.pipeline.stages.run_replay", replayed)
-    monkeypatch.setattr("p3s.pipeline.basis._check_launch", lambda _: None)
+    monkeypatch.setattr("p3s.pipeline.prediction._check_launch", lambda _: None)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})  # no process per count
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     return seen

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from p3s.machine.facts import Cache, Facts
-from p3s.machine.machinefile import CORE_KERNELS, Cost, Curve, Machine
+from p3s.machine.machinefile import CORE_KERNELS, Cache, Cost, Curve, Facts, Machine
 
 SIZES = tuple(size for k in range(13, 28) for size in (1 << k, 3 << (k - 1)))[:-1]
 #: ns per operation at 1 GHz.

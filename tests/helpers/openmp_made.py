@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from p3s.machine.teams import CONSTRUCTS, LOOPS, Bandwidth, Clock, Latency, OpenMP, Overhead
+from p3s.machine.machinefile import CONSTRUCTS, LOOPS, Bandwidth, Clock, Latency, OpenMP, Overhead
 
 THREADS = (1, 2, 4)
 

@@ -25,7 +25,7 @@ from p3s.base.study import Study
 from p3s.costs.small_runs.places import STRUCTURE
 from p3s.machine import filesystem
 from p3s.machine.cluster import typical
-from p3s.machine.facts import Facts
+from p3s.machine.machinefile import Facts
 from p3s.methods.threads.advise.text import AdviceFile
 from p3s.methods.threads.advise.text import write as write_advice
 from p3s.model.compare import compare
@@ -38,7 +38,7 @@ BYTES = [0, 1000, 100_000]
 
 def network(latency: float, per_byte: float, hosts: list[str]) -> dict[str, Any]:
     """Return the messages of a machine file."""
-    from p3s.machine.network import ranges
+    from p3s.machine.programs import ranges
 
     one_way = [latency + per_byte * b for b in BYTES]
     sizes = {
@@ -173,8 +173,8 @@ def _threads(root: Path) -> None:
     from p3s.methods.threads import predicting as teams
     from p3s.methods.threads.advise.stage import Asked, advise_threads
     from p3s.pipeline import parameters as nodes
-    from p3s.pipeline.basis import request_of
     from p3s.pipeline.parameters import PredictionRange
+    from p3s.pipeline.prediction import request_of
     from p3s.predict import surface
     from p3s.replay.settings import ReplaySettings
 

@@ -16,7 +16,7 @@ from conformance import Installed, mpis
 from tracer_helpers import PROGRAMS, TIMEOUT_S
 
 from p3s.capture import RankTrace, RunTrace, read_run
-from p3s.costs.files.places import places_of
+from p3s.costs.files import places_of
 from p3s.model.stage import load as load_model
 from p3s.signature_runner.launch import run_traced
 

@@ -14,14 +14,12 @@ from machines import synthetic
 from p3s.base.errors import P3SError
 from p3s.base.host import cores
 from p3s.base.text import size_text
-from p3s.machine import facts, network
-from p3s.machine.compare import compare
-from p3s.machine.facts import MOST_BYTES, working_sets
+from p3s.machine import machinefile, programs
 from p3s.machine.filesystem import measure_files
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, MACHINE, Curve, Loaded, Machine
 from p3s.machine.measure import Timings, _list_disturbances, _network_s, measure
 from p3s.machine.programs import Runner, Runners
-from p3s.machine.show import plot, render
+from p3s.machine.show import compare_machines, plot, render
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -44,7 +42,7 @@ def test_every_kernel_was_measured_and_repeated(machine: Machine) -> None:
         assert curve.working_set[0] == 8 * KIB
     last = max(cache.bytes for cache in machine.facts.caches)
     largest = machine.curves["chase"].working_set[-1]
-    limit = min(4 * last, MOST_BYTES)
+    limit = min(4 * last, machinefile.MOST_BYTES)
     assert largest <= limit < 2 * largest, "sizes are powers of two, caches need not be"
     assert machine.network is None and "--no-network" in machine.network_missing
 
@@ -67,13 +65,18 @@ def test_no_kernel_was_optimised_away(machine: Machine) -> None:
 
 
 def test_working_sets_go_to_four_times_the_last_cache() -> None:
-    caches = [facts.Cache(1, 32 * KIB), facts.Cache(3, 32 * MIB)]
-    sizes = working_sets(caches, 64 * GIB, quick=False)
+    caches = [machinefile.Cache(1, 32 * KIB), machinefile.Cache(3, 32 * MIB)]
+    sizes = machinefile.working_sets(caches, 64 * GIB, quick=False)
     assert sizes[:4] == [8 * KIB, 12 * KIB, 16 * KIB, 24 * KIB] and sizes[-1] == 128 * MIB
-    assert working_sets(caches, 64 * GIB, quick=True)[1:3] == [16 * KIB, 32 * KIB]
-    assert working_sets(caches, 64 * MIB, quick=False)[-1] == 16 * MIB, "capped by memory"
-    assert working_sets([], 64 * GIB, quick=True)[-1] == 128 * MIB
-    assert working_sets([facts.Cache(3, 4 * GIB)], 1 << 50, quick=True)[-1] == 2 * GIB
+    assert machinefile.working_sets(caches, 64 * GIB, quick=True)[1:3] == [16 * KIB, 32 * KIB]
+    assert machinefile.working_sets(caches, 64 * MIB, quick=False)[-1] == 16 * MIB, (
+        "capped by memory"
+    )
+    assert machinefile.working_sets([], 64 * GIB, quick=True)[-1] == 128 * MIB
+    assert (
+        machinefile.working_sets([machinefile.Cache(3, 4 * GIB)], 1 << 50, quick=True)[-1]
+        == 2 * GIB
+    )
 
 
 def _program(tmp_path: Path, body: str) -> Path:
@@ -127,7 +130,7 @@ def test_caches_and_cores_come_from_sysfs(tmp_path: Path, monkeypatch: pytest.Mo
         topology = tmp_path / f"cpu{cpu}" / "topology"
         topology.mkdir()
         (topology / "thread_siblings_list").write_text(f"{cpu % 2},{cpu % 2 + 2}\n")
-    found = facts.caches(0, tmp_path)
+    found = machinefile.caches(0, tmp_path)
     assert [(c.level, c.bytes, c.cores) for c in found] == [
         (1, 48 * KIB, 1),
         (2, 2 * MIB, 1),
@@ -140,9 +143,9 @@ def test_caches_and_cores_come_from_sysfs(tmp_path: Path, monkeypatch: pytest.Mo
 def test_processor_is_named_on_other_architectures(tmp_path: Path) -> None:
     path = tmp_path / "cpuinfo"
     path.write_text("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n")
-    assert "cpu part 0xd40" in facts.processor(path)
+    assert "cpu part 0xd40" in machinefile.processor(path)
     path.write_text("model name\t: Some CPU\ncpu family\t: 6\n")
-    assert facts.processor(path) == "Some CPU (cpu family 6)"
+    assert machinefile.processor(path) == "Some CPU (cpu family 6)"
 
 
 # ---- messages ------------------------------------------------------------------------------
@@ -163,10 +166,10 @@ def _printed(eager: int = 4096) -> str:
 
 
 def test_loggp_parameters_are_found_per_range() -> None:
-    found = network.parse_network(_printed())
+    found = programs.parse_network(_printed())
     assert found["hosts"] == ["n0", "n1"] and found["cores"] == [3, 5]
     assert found["eager_bytes"] == 4096 and found["unattended_bytes"] == 256
-    eager, rendezvous = network.ranges(found)
+    eager, rendezvous = programs.ranges(found)
     for part, wanted in (
         (eager, (0, 4096, 200, 40, 90, 50, 0.5, 0.4)),
         (rendezvous, (4097, 1 << 22, 2000, 60, 90, 900 + 0.08 * 8192, 0.1, 0.08)),
@@ -186,14 +189,14 @@ def test_loggp_parameters_are_found_per_range() -> None:
 
 
 def test_one_range_alone_and_a_wavy_network() -> None:
-    everything = network.ranges(network.parse_network(_printed(eager=1 << 22)))
+    everything = programs.ranges(programs.parse_network(_printed(eager=1 << 22)))
     assert [part["kind"] for part in everything] == ["eager"]
-    never = network.ranges(network.parse_network(_printed(eager=-1)))
+    never = programs.ranges(programs.parse_network(_printed(eager=-1)))
     assert [part["kind"] for part in never] == ["rendezvous"] and never[0]["o_receive_ns"] == 0
-    found = network.parse_network(_printed())
+    found = programs.parse_network(_printed())
     found["sizes"]["one_way_ns"][5] *= 3
-    assert network.ranges(found)[0]["misfit"] > 0.3
-    assert min(network.ranges(found)[0][key] for key in ("L_ns", "G_ns_per_byte")) >= 0
+    assert programs.ranges(found)[0]["misfit"] > 0.3
+    assert min(programs.ranges(found)[0][key] for key in ("L_ns", "G_ns_per_byte")) >= 0
 
 
 @pytest.mark.parametrize(
@@ -207,19 +210,19 @@ def test_one_range_alone_and_a_wavy_network() -> None:
 )
 def test_output_that_cannot_be_read_is_an_error(text: str) -> None:
     with pytest.raises(P3SError):
-        network.parse_network(text)
+        programs.parse_network(text)
 
 
 # ---- files ---------------------------------------------------------------------------------
 
 
 def test_a_file_keeps_everything(tmp_path: Path) -> None:
-    found = network.parse_network(_printed())
+    found = programs.parse_network(_printed())
     whole = synthetic()
     whole = Machine(
         **{
             **vars(whole),
-            "network": {**found, "ranges": network.ranges(found)},
+            "network": {**found, "ranges": programs.ranges(found)},
             "loaded": Loaded(4, {"read": whole.curves["read"]}),
             "disturbed": ("a cat",),
         }
@@ -273,7 +276,7 @@ def test_show_has_table_plot_and_caches() -> None:
 
 def test_compare_gives_ratios_with_intervals() -> None:
     slow = synthetic(ghz=1.5, memory=2.0, name="slow", spread=0.1)
-    result = compare(synthetic(), slow)
+    result = compare_machines(synthetic(), slow)
     for ratio in result["core"].values():
         assert ratio["ratio"] == pytest.approx(2.0)
         assert ratio["low"] == pytest.approx(2.0 / 1.005) and ratio["high"] == pytest.approx(2.2)
@@ -281,7 +284,7 @@ def test_compare_gives_ratios_with_intervals() -> None:
         assert curve["ratio"] == pytest.approx([2.0] * len(curve["ratio"]))
     assert result["notes"] == []
     arm = synthetic(architecture="aarch64", name="arm")
-    assert "other instruction sets" in compare(synthetic(), arm)["notes"][0]
+    assert "other instruction sets" in compare_machines(synthetic(), arm)["notes"][0]
 
 
 def test_compare_command(tmp_path: Path) -> None:

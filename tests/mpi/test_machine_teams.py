@@ -11,8 +11,7 @@ from commands import cli
 
 from p3s.base.errors import P3SError
 from p3s.base.host.compiling import c_compiler
-from p3s.machine.machinefile import Machine
-from p3s.machine.teams import CONSTRUCTS, ITERATIONS, LOOPS, OpenMP
+from p3s.machine.machinefile import CONSTRUCTS, ITERATIONS, LOOPS, Machine, OpenMP
 from p3s.machine.threads import measure_openmp, openmp_program
 
 KIB, MIB = 1 << 10, 1 << 20

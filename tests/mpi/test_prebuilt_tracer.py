@@ -127,7 +127,7 @@ def test_the_platform_wheel(brought: Path) -> None:
 def test_a_machine_is_measured_without_a_compiler(
     brought: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from p3s.machine import filesystem, network
+    from p3s.machine import filesystem, programs
     from p3s.machine import programs as machine
     from p3s.machine.programs import Runners
     from p3s.signature_runner.build import ensure_counter
@@ -140,7 +140,7 @@ def test_a_machine_is_measured_without_a_compiler(
     mpi._find.cache_clear()
     try:
         kernels = machine.kernels()
-        found = network.measure(None, 0.5)
+        found = programs.measure_messages(None, 0.5)
         rates = filesystem.measure_files(tmp_path, None, [2], 1 << 20, 1).rates
         counter = ensure_counter()
     finally:

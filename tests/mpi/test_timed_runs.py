@@ -20,8 +20,7 @@ from p3s.base.progress import Progress
 from p3s.base.settings import traces_of
 from p3s.base.study import Study, read_json, write_json
 from p3s.capture.recover import places_at
-from p3s.pipeline.tracing.counts import CountRequest
-from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
+from p3s.pipeline.tracing.runs import CountRequest, TraceRequest, trace_counts
 from p3s.signature.store import load_table
 from p3s.signature.times import load_times, stale
 from p3s.signature_runner.recording import Recording

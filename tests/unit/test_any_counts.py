@@ -18,7 +18,6 @@ from test_estimators import machine_file
 
 from p3s.base.errors import P3SError
 from p3s.base.study import write_json
-from p3s.costs.table import unknown_costs
 from p3s.costs.types import COMPUTE, NO_WORK, NOT_LEFT, Unknown
 from p3s.costs.types import load as load_compute
 from p3s.model.stage import as_file
@@ -146,6 +145,6 @@ def test_what_is_not_known_of_a_cost_has_a_code_and_a_sentence(tmp_path):
     made = build_compute(study.root)
     assert made.phases[2].unknown == Unknown(NO_WORK, pytest.approx(0.5, abs=0.05))
     assert made.phases[1].turns and made.phases[1].unknown is None
-    (said,) = unknown_costs(made)
+    (said,) = made.unknown_costs()
     assert said.startswith("phase 2 (Bcast): nothing says how its computation grows")
     assert {e.phase: e.unknown for e in made.holdout.each} == {1: None, 2: NO_WORK}

@@ -23,14 +23,21 @@ from p3s.base.study import Study, write_json
 from p3s.base.text import processes
 from p3s.model.law_types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
 from p3s.predict.case import Facts
-from p3s.predict.distribution import Rival, draws, ends_of, own_parts
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
 from p3s.predict.prediction import compose, phase_laws
 from p3s.predict.residual import RunMeasurement, residuals
-from p3s.predict.rows import slowest_rank
-from p3s.predict.scaling import crossing, limits, recommend_count
-from p3s.predict.times import PhaseTimes, computation, total, with_communication
+from p3s.predict.rows import crossing, limits, recommend_count, slowest_rank
+from p3s.predict.times import (
+    PhaseTimes,
+    Rival,
+    computation,
+    draws,
+    ends_of,
+    own_parts,
+    total,
+    with_communication,
+)
 from p3s.predict.types import PREDICTION, Count, StartAndEnd, filter_untrusted
 from p3s.report.terminal import render
 

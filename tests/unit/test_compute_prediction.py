@@ -14,8 +14,8 @@ from test_predict import run_of, times_at
 
 from p3s.base.study import Study
 from p3s.pipeline.predicting import predict_study as predict
+from p3s.predict.checks import OUTSIDE_LIMIT
 from p3s.predict.prediction import compose
-from p3s.predict.reach import OUTSIDE_LIMIT
 from p3s.predict.residual import RunMeasurement, run_times
 from p3s.predict.times import PhaseTimes
 

@@ -16,7 +16,7 @@ from p3s.costs import laws
 from p3s.costs.laws import CostLaw, fit_cost
 from p3s.costs.points import Point
 from p3s.costs.posterior import usable_points
-from p3s.costs.thesis import fit_power
+from p3s.costs.types import fit_power
 
 QUIET = Noise(run=0.0, row=0.002, outlier=0.0)
 

@@ -12,7 +12,7 @@ import pytest
 
 from p3s.base.serialise import from_data, to_data
 from p3s.costs.points import Point
-from p3s.costs.thesis import (
+from p3s.costs.types import (
     FALLING,
     REACHED,
     STEADY,

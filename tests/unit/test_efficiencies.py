@@ -12,7 +12,7 @@ from report_studies import put_study, shown
 from test_what_if import MS, TURNS, asked, put_machine, study_of
 
 from p3s.pipeline.saved import PredictionFile
-from p3s.predict.scaling import efficiencies, with_transfer
+from p3s.predict.rows import efficiencies, with_transfer
 from p3s.predict.types import Efficiencies, Prediction
 from p3s.report.details import efficiencies as part_of
 from p3s.report.html import render

@@ -21,8 +21,8 @@ from p3s.base.settings import traces_of
 from p3s.base.study import REPLAY_VERSION, Study, write_json
 from p3s.costs.spread import Distribution, Spread
 from p3s.costs.types import COMPUTE
-from p3s.machine.facts import Facts
-from p3s.machine.network import ranges
+from p3s.machine.machinefile import Facts
+from p3s.machine.programs import ranges
 from p3s.predict.estimated import COMM, ESTIMATORS, SOFTWARE, TRANSFER, WAITING, Communication
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
 from p3s.predict.estimators.drawn import Variation, own_deviation

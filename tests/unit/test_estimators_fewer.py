@@ -17,14 +17,14 @@ from test_estimators import machine_file
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
-from p3s.costs import table as of_table
+from p3s.costs import apply as of_table
 from p3s.costs.apply import Costs
 from p3s.costs.types import load as load_compute
 from p3s.model import evaluate as of_evaluate
 from p3s.model.evaluate import Amounts, generate
 from p3s.model.stage import load as load_model
-from p3s.pipeline.basis import Request, check_request
 from p3s.pipeline.costing import build_compute
+from p3s.pipeline.prediction import Request, check_request
 from p3s.predict.estimators import Setting, check, estimate
 from p3s.predict.estimators import fewer as of_fewer
 from p3s.predict.estimators.machine import grids_of

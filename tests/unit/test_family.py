@@ -24,7 +24,7 @@ from p3s.base.settings import (
     value_text,
 )
 from p3s.costs.parameters.alike import alike, laws_of
-from p3s.costs.parameters.derive import FamilyLaws, leave_out, model_at
+from p3s.costs.parameters.fit import FamilyLaws, leave_out, model_at
 from p3s.costs.parameters.laws import (
     EXACT,
     FITTED,
@@ -36,8 +36,9 @@ from p3s.costs.parameters.laws import (
     Part,
     SettingInfo,
     find_number,
+    parse_laws,
+    settings_along,
 )
-from p3s.costs.parameters.weak import parse_laws, settings_along
 from p3s.costs.parameters.work import fit_family_work
 from p3s.laws.exact import value_at
 from p3s.laws.expr import num

@@ -16,10 +16,9 @@ from corpus import Recorder, block
 from p3s.base.errors import P3SError
 from p3s.base.extents import dims_balanced
 from p3s.costs.gather import Spent
-from p3s.costs.small_runs.cells import InputRuns
+from p3s.costs.small_runs.cells import InputRuns, Reference
 from p3s.costs.small_runs.lookup import Role, ladder, ranks_like
 from p3s.costs.small_runs.match import Found, Groups, match_all, match_input
-from p3s.costs.small_runs.walk import Reference
 from p3s.model.holdout import build_model
 from p3s.model.types import Admissible, Model
 from p3s.signature.tables import PointTable

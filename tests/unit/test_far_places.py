@@ -14,6 +14,8 @@ from test_far_match import reference, runs, times_of
 from p3s.base.errors import P3SError
 from p3s.base.serialise import from_data
 from p3s.capture.callpath import FrameInfo
+from p3s.costs.small_runs.cells import PhaseCost, counts_upward, stop
+from p3s.costs.small_runs.match import FarFile
 from p3s.costs.small_runs.places import (
     FUNCTION,
     LINE,
@@ -24,9 +26,7 @@ from p3s.costs.small_runs.places import (
     list_nodes,
     matches_study,
 )
-from p3s.costs.small_runs.summary import FarFile
-from p3s.costs.small_runs.walk import PhaseCost, counts_upward, stop
-from p3s.costs.thesis import FALLING, REACHED
+from p3s.costs.types import FALLING, REACHED
 from p3s.model.grid import admissible
 from p3s.model.holdout import build_model
 from p3s.report.small_runs import render

@@ -13,7 +13,7 @@ from paths import PROGRAMS
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import file_work, is_file_collective, is_modelled, kind_of, leaves_file_request
-from p3s.costs.files.places import FilePlace, FileSample, as_traced, span_of
+from p3s.costs.files import FilePlace, FileSample, as_traced, span_of
 from p3s.machine.filesystem import (
     DENSE,
     FILE_SYSTEM,

@@ -16,10 +16,8 @@ from p3s.base.artefacts import write_json
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host import cores
 from p3s.machine import threads as clock
-from p3s.machine.compare import compare
-from p3s.machine.compare import render as render_comparison
 from p3s.machine.machinefile import Machine
-from p3s.machine.show import render
+from p3s.machine.show import compare_machines, render, render_ratios
 from p3s.machine.threads import counts, openmp_program, teams
 
 NS = 1e-9
@@ -91,12 +89,12 @@ def test_show_marks_what_shares_cores() -> None:
 def test_compare_has_ratios_by_threads() -> None:
     one = replace(synthetic(), openmp=openmp())
     other = replace(synthetic(name="b"), openmp=openmp(slow=2.0))
-    found = compare(one, other)
+    found = compare_machines(one, other)
     for name in ("parallel", "dynamic, 64 a thread"):
         assert found["openmp"][name]["ratio"] == pytest.approx([2.0, 2.0, 2.0])
     assert found["openmp"]["triad"]["ratio"] == [1.0, 1.0, 1.0]
-    assert "dynamic, 64 a thread" in render_comparison(found)
-    assert compare(one, synthetic())["openmp"] is None
+    assert "dynamic, 64 a thread" in render_ratios(found)
+    assert compare_machines(one, synthetic())["openmp"] is None
 
 
 # ---- teams -----------------------------------------------------------------------------------

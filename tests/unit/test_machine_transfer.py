@@ -16,9 +16,8 @@ from p3s.base.serialise import from_data, to_data
 from p3s.costs import laws
 from p3s.costs.laws import CostLaw, fit_cost
 from p3s.costs.points import Point
-from p3s.costs.thesis import PowerLaw
 from p3s.costs.transfer import move, transfer_law
-from p3s.costs.types import ComputeModel, LawEntry
+from p3s.costs.types import ComputeModel, LawEntry, PowerLaw
 from p3s.machine.factor import factor_of, resident_sizes, unknown_sizes
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Machine
 

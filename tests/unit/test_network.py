@@ -126,7 +126,7 @@ def test_curves_never_fall_beyond_their_end() -> None:
 def test_two_ranks_of_one_host_are_measured_beside_those_of_two(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from p3s.machine import network as net
+    from p3s.machine import programs as net
 
     asked: list[object] = []
 
@@ -138,14 +138,14 @@ def test_two_ranks_of_one_host_are_measured_beside_those_of_two(
 
         return measure
 
-    monkeypatch.setattr(net, "measure", measured(("n1", "n1")))
+    monkeypatch.setattr(net, "measure_messages", measured(("n1", "n1")))
     found = net.measured_both(["mpiexec"], 1.0)
     assert found["inside"]["hosts"] == ["n1", "n1"] and asked == [["mpiexec"], None]
     assert (
         "inside of nodes measured" in network_from_machine({"name": "x", "network": found}).source
     )
     for elsewhere in (("laptop", "laptop"), ("n0", "n1")):
-        monkeypatch.setattr(net, "measure", measured(elsewhere))
+        monkeypatch.setattr(net, "measure_messages", measured(elsewhere))
         assert "inside" not in net.measured_both(["mpiexec"], 1.0)
     assert "inside" not in net.measured_both(None, 1.0)
 

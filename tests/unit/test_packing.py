@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from p3s.machine import network, show
+from p3s.machine import programs, show
 from p3s.model.types import block_at, packed_of
 from p3s.predict.estimated import SOFTWARE, Communication
 from p3s.predict.estimators.messages import with_packing
@@ -96,7 +96,7 @@ def test_a_small_piece_costs_what_the_smallest_does() -> None:
 
 def test_measured_costs_are_what_is_beyond_one_piece() -> None:
     sizes = [f"size {b} 9 100 110 10 11 10 11 5" for b in (0, 1, 2, 4)]
-    found = network.parse_network(PRINTED + "\n".join(sizes))
+    found = programs.parse_network(PRINTED + "\n".join(sizes))
     costs = measured_packing(found)
     assert costs is not None
     assert costs.measured

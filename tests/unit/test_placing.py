@@ -16,7 +16,7 @@ from sample_files import network
 from p3s.base.progress import Progress
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
-from p3s.machine.facts import Facts
+from p3s.machine.machinefile import Facts
 from p3s.machine.topology.read import name_nodes, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import allocation

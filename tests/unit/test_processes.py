@@ -17,7 +17,7 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.extents import with_count
 from p3s.base.host import compiling
 from p3s.base.host.processes import MARK, find_marked, new_mark, stop
-from p3s.machine.network import run_ranks
+from p3s.machine.programs import run_ranks
 from p3s.signature_runner.programs import Block, find_launch_words
 
 #: Starts a rank in a session of its own, which no signal but SIGKILL ends, says which, and is gone.
@@ -69,7 +69,7 @@ def test_ranks_of_a_measurement_are_ended_when_their_launcher_fails(tmp_path: Pa
 MEASURES = """
 import sys
 import time
-from p3s.machine.network import run_ranks
+from p3s.machine.programs import run_ranks
 run_ranks(["/bin/sh", "-c", "echo $$ >$0; exec sleep 600", sys.argv[1]], 600.0, "ranks", 2)
 """
 

@@ -22,10 +22,9 @@ from p3s.capture.other_calls import OtherCall
 from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
 from p3s.pipeline.predicting import predict_study as predict
 from p3s.pipeline.saved import PredictionFile
-from p3s.predict.advice import narrower_by
 from p3s.predict.case import Facts
 from p3s.predict.commands import NO_STUDY
-from p3s.predict.doubts import judge_holdout, of_validation
+from p3s.predict.doubts import judge_holdout, narrower_by, of_validation
 from p3s.predict.estimated import Communication
 from p3s.predict.prediction import compose
 from p3s.predict.residual import RunMeasurement, contradictions

@@ -29,7 +29,7 @@ from p3s.base.study import Study
 from p3s.pipeline import predicting
 from p3s.pipeline.prediction import _stacks
 from p3s.pipeline.saved import COUNT_COLUMNS, PHASE_COLUMNS, PredictionFile, read_prediction
-from p3s.predict.notes import of_start_and_end
+from p3s.predict.prediction import of_start_and_end
 from p3s.predict.types import PREDICTION, StartAndEnd
 
 SCHEMA = load_schema("prediction-4")

@@ -30,9 +30,9 @@ from p3s.methods.threads.runs import _made_up
 from p3s.methods.threads.settings import check_messages
 from p3s.model.stage import load
 from p3s.pipeline import parameters as core_teams
-from p3s.pipeline.basis import request_of
 from p3s.pipeline.parameters import ensure_family
 from p3s.pipeline.predicting import PredictArguments, ensure_prediction, what_ifs_of
+from p3s.pipeline.prediction import request_of
 from p3s.predict import surface as surfaces
 from p3s.predict.types import Prediction
 from p3s.replay.settings import ReplaySettings

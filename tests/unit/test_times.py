@@ -378,7 +378,7 @@ def test_a_disturbed_run_is_made_again(
 ) -> None:
     from p3s.cli.progress import Progress
     from p3s.pipeline.tracing import runs as tracing
-    from p3s.pipeline.tracing.counts import CountRequest
+    from p3s.pipeline.tracing.runs import CountRequest
     from p3s.signature_runner.recording import Recording
     from p3s.signature_runner.traced_run import TracedRun
 

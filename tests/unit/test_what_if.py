@@ -19,18 +19,17 @@ from p3s.base.settings import traces_of
 from p3s.base.study import Study, write_json
 from p3s.costs.spread import Distribution, Spread
 from p3s.costs.types import COMPUTE
-from p3s.machine.facts import Facts
-from p3s.machine.network import ranges
+from p3s.machine.machinefile import Facts
+from p3s.machine.programs import ranges
 from p3s.pipeline.predicting import predict_study as predict
 from p3s.pipeline.predicting import what_ifs_of
 from p3s.pipeline.saved import PredictionFile
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.types import PREDICTION, Prediction, WhatIf
-from p3s.predict.what_if.altered import altered_network, scale_network
 from p3s.predict.what_if.answers import with_answers
 from p3s.predict.what_if.changes import Change, Changes, check_phases, read_changes
-from p3s.predict.what_if.simulated import Simulation, costs_of
+from p3s.predict.what_if.simulated import Simulation, altered_network, costs_of, scale_network
 from p3s.program.collectives.choose import Rule
 from p3s.simulate.network import Network, rough_network
 from p3s.simulate.switch_links import Trunks

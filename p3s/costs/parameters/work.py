@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from p3s.base.settings import Setting
-from p3s.costs.parameters.alike import Alike
-from p3s.costs.parameters.laws import find_number, with_values
-from p3s.costs.parameters.structure import (
+from p3s.costs.parameters.alike import (
+    Alike,
     Differs,
     Numbers,
     Path,
@@ -27,6 +26,7 @@ from p3s.costs.parameters.structure import (
     join_values,
     replace_numbers,
 )
+from p3s.costs.parameters.laws import find_number, with_values
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
 from p3s.laws.sums import SELDOM, near, search_sums

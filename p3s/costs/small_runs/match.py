@@ -1,4 +1,4 @@
-"""Points of another input's runs: the work, time and place among the study's own counts."""
+"""Points of another input's runs: work, time, place among the study's own counts; far.json."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.serialise import Natural, NotNegative, ProcessCount
+from p3s.base.serialise import FileFormat, Natural, NotNegative, ProcessCount
 from p3s.costs.gather import points_of
 from p3s.costs.points import Point
-from p3s.costs.small_runs.cells import Cells, InputRuns, PredictedCells
+from p3s.costs.small_runs.cells import (
+    Cells,
+    InputRuns,
+    PhaseCost,
+    PredictedCells,
+    Reference,
+    check_program,
+)
 from p3s.costs.small_runs.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
-from p3s.costs.small_runs.walk import Reference, check_program
+from p3s.costs.small_runs.places import HOW, SITE
 from p3s.model.work.scic import ranges
 
 #: Counts by work and by bytes that differ by more, relative: blocks of another shape.
@@ -319,3 +326,53 @@ class _Matching:
         rows = np.flatnonzero(self.predicted.phase == k).tolist()
         places = [(row, self.predicted.places[row]) for row in rows]
         return points_of(whole, places, k, mine, n, x, self.source, self.cells.n)
+
+
+@dataclass(frozen=True)
+class FarWorkload:
+    """Runs of another input: what they stand for, or why they cannot be compared.
+
+    places: how call sites were matched, in words.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    counts: tuple[ProcessCount, ...]
+    error: str | None
+    places: str
+    rows: tuple[Found, ...]
+    minimum: tuple[PhaseCost, ...]
+
+
+@dataclass(frozen=True)
+class FarFile:
+    """What far.json holds; phases: their names."""
+
+    work_unit: str
+    phases: tuple[str, ...]
+    workloads: tuple[FarWorkload, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError where a row is of no phase."""
+        if any(row.phase >= len(self.phases) for one in self.workloads for row in one.rows):
+            raise ValueError("a row is of no phase")
+
+
+FAR = FileFormat("p3s.far", 2, FarFile, True, "run p3s characterize --far again")
+
+
+def far_file(reference: Reference, inputs: Sequence[InputRuns]) -> FarFile:
+    """Return what all other inputs of a study were matched to."""
+    matches = match_all(reference, inputs)
+    workloads = []
+    for one in inputs:
+        groups = matches[one.name]
+        made = FarWorkload(one.name, one.command, one.counts, None, HOW[SITE], (), ())
+        if isinstance(groups, P3SError):
+            workloads.append(replace(made, error=str(groups)))
+            continue
+        rows = tuple(g for _, some in sorted(groups.items()) for g in some)
+        least = tuple(reference.costs(one))
+        workloads.append(replace(made, places=one.how, rows=rows, minimum=least))
+    names = tuple(p.name for p in reference.model.phases)
+    return FarFile(reference.model.work_unit, names, tuple(workloads))

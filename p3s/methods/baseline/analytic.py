@@ -28,8 +28,7 @@ from p3s.base.ops import RECV, SEND, kind_of
 from p3s.base.settings import THREADS
 from p3s.base.text import join_words, percent
 from p3s.capture import RunTrace, read_run
-from p3s.machine.machinefile import Machine
-from p3s.machine.teams import OpenMP, line_at
+from p3s.machine.machinefile import Machine, OpenMP, line_at
 from p3s.methods.baseline.fromstudy import traces_in
 from p3s.methods.baseline.read import read
 from p3s.methods.baseline.regression import least_norm

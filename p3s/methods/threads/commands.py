@@ -67,8 +67,8 @@ def advise(
     from p3s.methods.threads.advise.text import ADVICE, reasons_of, render, write
     from p3s.methods.threads.advise.types import Asked, Objective
     from p3s.methods.threads.predicting import trace_next
-    from p3s.pipeline.basis import request_of
     from p3s.pipeline.parameters import inputs_of, with_threads
+    from p3s.pipeline.prediction import request_of
     from p3s.pipeline.records import load_study
     from p3s.replay.settings import ReplaySettings
 

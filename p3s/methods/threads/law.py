@@ -19,7 +19,7 @@ import numpy as np
 from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.laws.statistics import low_median_high
-from p3s.machine.teams import OpenMP
+from p3s.machine.machinefile import OpenMP
 from p3s.machine.topology.inside import Node
 from p3s.methods.threads import columns
 from p3s.methods.threads.columns import Curve, Rows, Shapes

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,10 @@ from p3s.base.settings import (
 from p3s.base.study import Study
 from p3s.base.text import plural, processes, quote_word
 from p3s.model.stage import load as load_model
-from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.commands import of_value
 from p3s.pipeline.parameters import Laws, OverThreads, PredictionRange, node_of, plain_node
 from p3s.pipeline.predicting import PredictArguments, ensure_prediction, filled_bytes, write_same
+from p3s.pipeline.prediction import AUTO, Request, request_of
 from p3s.pipeline.stages import (
     ensure_compute,
     ensure_model,
@@ -232,6 +233,7 @@ def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads
     if against or not file.laws:
         return against[0] if against else "no times of computation were taken"
 
+    @cache
     def law(was: tuple[int, int], now: tuple[int, int]) -> Teams:
         from p3s.methods.threads.stage import Layout, factors
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.costs.apply import Costs
+from p3s.costs.apply import Costs, predicted_sums
 from p3s.costs.gather import TracedComputation, measured_at
-from p3s.costs.table import predicted_sums
 from p3s.costs.types import ComputeModel
 from p3s.methods.threads.types import Samples, samples
 from p3s.model.types import Model

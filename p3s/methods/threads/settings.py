@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from p3s.base.settings import THREADS
-from p3s.costs.parameters.derive import summary
+from p3s.costs.parameters.fit import summary
 from p3s.model.compare import compare, overlap, true_collectives, true_files, true_triples
 from p3s.model.comparison import Comparison, Summary, Weights
 from p3s.model.types import Model

@@ -20,17 +20,18 @@ from p3s.model.stage import check_dims
 from p3s.pipeline.commands import Commands, counts_to_add
 from p3s.pipeline.records import keep_dims, known_of, model_of
 from p3s.pipeline.stages import ensure_model
-from p3s.pipeline.tracing.counts import (
+from p3s.pipeline.tracing.runs import (
     CountRequest,
     TracedCount,
+    TraceRequest,
     TraceResult,
     choose_counts,
     grids_of,
     reasons,
     trace_asked,
+    trace_counts,
     warn,
 )
-from p3s.pipeline.tracing.runs import TraceRequest, trace_counts
 from p3s.signature_runner.output import program_said
 from p3s.signature_runner.standard_input import of_file
 from p3s.signature_runner.traced_run import Launch, check_template, program_of, trace_once

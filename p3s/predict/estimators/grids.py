@@ -18,7 +18,7 @@ from p3s.base.arrays import Floats, Ints
 from p3s.base.host.processes import give_back
 from p3s.base.records import Traces
 from p3s.base.text import processes
-from p3s.costs.files.places import files_of_study
+from p3s.costs.files import files_of_study
 from p3s.costs.types import load as load_compute
 from p3s.predict.estimated import COMM, SOFTWARE, Communication
 from p3s.predict.estimators.messages import Messages

@@ -14,10 +14,13 @@ import numpy as np
 from p3s.base.arrays import Floats
 from p3s.base.ops import blocking_of
 from p3s.base.records import Traces, scaled_dir
-from p3s.predict.distribution import (
+from p3s.predict.estimated import SOFTWARE, TRANSFER
+from p3s.predict.rows import draw_times, slowest_rank, with_transfer
+from p3s.predict.times import (
     RESIDUAL,
     T90,
     Factors,
+    PhaseTimes,
     coefficients,
     draws,
     factors,
@@ -25,10 +28,6 @@ from p3s.predict.distribution import (
     own_parts,
     ratio,
 )
-from p3s.predict.estimated import SOFTWARE, TRANSFER
-from p3s.predict.rows import draw_times, slowest_rank
-from p3s.predict.scaling import with_transfer
-from p3s.predict.times import PhaseTimes
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import (
     NOT_ASKED,
@@ -40,7 +39,7 @@ from p3s.predict.what_if.changes import (
     check_phases,
     read_changes,
 )
-from p3s.predict.what_if.simulated import NOTHING, Costs, SimulatedTimes, Simulation
+from p3s.predict.what_if.simulated import NOTHING, Scenario, SimulatedTimes, Simulation
 from p3s.program.collectives.choose import Rule, algorithms
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.mapping import BLOCK, CYCLIC
@@ -73,7 +72,7 @@ def with_answers(
     traces: Traces,
     prediction: Prediction,
     asked: Sequence[Changes],
-    costs: Costs,
+    costs: Scenario,
     *,
     threads: MoreThreads | str = NOT_ASKED,
     table: bool | None = None,
@@ -139,8 +138,8 @@ def _answer_changes(
         found[changes.text] = WhatIf(
             text=changes.text,
             asked=own,
-            estimator=there.costs.name,
-            why=there.costs.why,
+            estimator=there.as_is.messages.name,
+            why=there.as_is.why,
             notes=_notes(there, changes) if larger is None else larger.notes,
             counts=(at,) if larger is None else (at, *larger.counts),
         )
@@ -243,8 +242,8 @@ def usual(there: Simulation, row: Count) -> list[Changes]:
     texts = ("balanced", "latency / 2", "bandwidth * 2", "network=ideal")
     found += [read_changes(text) for text in texts]
     found += [read_changes(algorithm(rule).text) for rule in _algorithms(there)]
-    if there.costs.setting.topology and int(there.ready[0].node_of.max()) > 0:
-        kind = there.costs.setting.mapping
+    if there.as_is.setting.topology and int(there.ready[0].node_of.max()) > 0:
+        kind = there.as_is.setting.mapping
         found.append(read_changes(f"placement={CYCLIC if kind == BLOCK else BLOCK}"))
     return found
 
@@ -252,7 +251,7 @@ def usual(there: Simulation, row: Count) -> list[Changes]:
 def _threads(there: Simulation) -> list[int]:
     """Return the number of threads of a process that is worth a row; none where laws tell none."""
     known = there.threads
-    if not isinstance(known, MoreThreads) or there.costs.setting.listed_at(there.n):
+    if not isinstance(known, MoreThreads) or there.as_is.setting.listed_at(there.n):
         return []
     if not there.all_ranks:  # where ranks are is a matter of all of them
         return []

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property
 from typing import Any
 
 from p3s.base.errors import P3SError, UsageError
@@ -306,14 +305,8 @@ class MoreThreads:
 
     def factors(self, count: int) -> Teams:
         """Return what computation takes with so many threads, over that with those of now."""
-        if count not in self._made:
-            was, now = ((each, self.per_node(each)) for each in (self.threads, count))
-            self._made[count] = self.law(was, now)
-        return self._made[count]
-
-    @cached_property
-    def _made(self) -> dict[int, Teams]:
-        return {}
+        was, now = ((each, self.per_node(each)) for each in (self.threads, count))
+        return self.law(was, now)
 
     def as_scaled(self, count: int, phases: Sequence[int], n: int, end: int) -> Iterator[Change]:
         """Yield what threads make of the computation of each phase at a count.

@@ -17,7 +17,7 @@ from p3s.cli.options import DIMS, JSON_OPTION
 from p3s.cli.progress import progress
 from p3s.methods.baseline.commands import analytic, iterations, options, text, trees
 from p3s.methods.baseline.commands.options import numbers, pairs
-from p3s.pipeline.statements import parse_dims
+from p3s.pipeline.records import parse_dims
 
 if TYPE_CHECKING:
     from p3s.methods.baseline.model import Baseline

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from p3s.methods.placement.ranked.stage import Nodes
     from p3s.methods.placement.ranked.types import Placements
     from p3s.methods.placement.within import OnCores
-    from p3s.pipeline.basis import Request
+    from p3s.pipeline.prediction import Request
     from p3s.program.mapping import RankMap
 
 EPILOG = """\b
@@ -96,7 +96,7 @@ def place(
     from p3s.methods.placement.costs import cost_of
     from p3s.methods.placement.ranked.ranking import Search
     from p3s.methods.placement.ranked.stage import Nodes
-    from p3s.pipeline.basis import AUTO, check_request, request_of
+    from p3s.pipeline.prediction import AUTO, check_request, request_of
     from p3s.pipeline.records import has_parameters
     from p3s.replay.settings import ReplaySettings
 

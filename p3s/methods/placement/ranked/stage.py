@@ -24,8 +24,8 @@ from p3s.methods.placement.ranked.ranking import Search, placements
 from p3s.methods.placement.ranked.types import Advice, Placements, advice_of, save
 from p3s.model.stage import load
 from p3s.model.types import Model
-from p3s.pipeline.basis import AUTO, Request, request_of, told_of
 from p3s.pipeline.predicting import make_scaled_traces, message_costs
+from p3s.pipeline.prediction import AUTO, Request, request_of, told_of
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimates import Estimation
 from p3s.replay.settings import ReplaySettings

@@ -28,16 +28,15 @@ from p3s.methods.threads.advise.types import (
 )
 from p3s.model.grid.admissible import candidates
 from p3s.model.stage import load as load_model
-from p3s.pipeline.basis import Request
 from p3s.pipeline.parameters import at_value, node_of
 from p3s.pipeline.predicting import PredictArguments, ensure_prediction, estimation, predict_study
+from p3s.pipeline.prediction import Request
 from p3s.pipeline.records import load_study
 from p3s.pipeline.stages import ensure_model
-from p3s.predict.distribution import NUMBER, ends_of
 from p3s.predict.gate import Answer, parse, settled
 from p3s.predict.rows import draw_times
-from p3s.predict.scaling import KNEE_EFFICIENCY
-from p3s.predict.types import Count, Prediction, Reason, filter_untrusted
+from p3s.predict.times import NUMBER, ends_of
+from p3s.predict.types import KNEE_EFFICIENCY, Count, Prediction, Reason, filter_untrusted
 
 #: Counts are advised up to so many times the largest traced one, where no limit is given.
 _AHEAD = 4

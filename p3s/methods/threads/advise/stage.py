@@ -42,8 +42,8 @@ from p3s.methods.threads.predicting import (
 from p3s.methods.threads.text import doubts
 from p3s.methods.threads.types import Value
 from p3s.model.grid.admissible import admits
-from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.parameters import PredictionRange, node_of
+from p3s.pipeline.prediction import AUTO, Request, request_of
 from p3s.pipeline.records import load_study
 from p3s.predict.surface import Surface
 from p3s.predict.types import filter_untrusted

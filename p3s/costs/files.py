@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import IO, OPEN, POSIX, READ, SYNC, WRITE, file_work, is_file_collective
-from p3s.costs.files.types import FileUseAt
+from p3s.costs.types import FileUseAt
 from p3s.machine import filesystem, machinefile
 from p3s.machine.filesystem import DENSE, OWN, RENEW, SHARED, STRIDED, FileSystem, Span
 from p3s.model.evaluate import ScaledRows
@@ -298,7 +298,9 @@ def _trend(seen: Sequence[FileSample], n: int) -> Span:
 
 def files_of_study(root: Path, model: Model) -> FilesOf | None:
     """Return what is known of a study's files, None where its runs use none."""
-    places = places_of(_home(root), model)
+    # the study whose runs they are: that for another machine lies in on/ of it
+    home = root.parent.parent if root.absolute().parent.name == "on" else root
+    places = places_of(home, model)
     return FilesOf(places, system_of(root)) if places else None
 
 
@@ -320,11 +322,6 @@ def system_of(root: Path) -> FileSystem | None:
 def inputs_of_study(root: Path) -> list[Path]:
     """Return the files that the time of files rests on, beside the model."""
     return [path for path in (root / filesystem.NAME, root / machinefile.NAME) if path.exists()]
-
-
-def _home(root: Path) -> Path:
-    """Return the study whose runs they are: that for another machine lies in on/ of it."""
-    return root.parent.parent if root.absolute().parent.name == "on" else root
 
 
 class FileSums:

@@ -1,1 +1,0 @@
-"""What a program's files take: how it uses them, and the time of that on a file system."""
