@@ -11,11 +11,10 @@ import pytest
 from capture_writer import Writer, put_run_json
 from commands import cli
 from machines import synthetic
-from p3s.machine.teams import Clock, Latency, Overhead
 from sample_files import network
 
 from p3s.base.study import Study
-from p3s.machine.machinefile import Machine
+from p3s.machine.machinefile import Clock, Latency, Machine, Overhead
 from p3s.methods.baseline.analytic import (
     CACHE,
     INSTRUCTIONS,
