@@ -25,8 +25,9 @@ class Enough:
 
     The mean time of its iterations is known to ``width`` (relative half width of the confidence
     interval), or it had ``largest`` iterations, or SHARE of all that it has; never before
-    ``smallest``. The ``early`` iterations before these are taken as they are: memory is touched
-    first, caches are cold, connections are made. ``measure``: TIME or WORK."""
+    ``smallest``, unless the program is to be stopped. The ``early`` iterations before these are
+    taken as they are: memory is touched first, caches are cold, connections are made.
+    ``measure``: TIME or WORK."""
 
     width: float = 0.02
     confidence: float = 0.95
@@ -35,10 +36,15 @@ class Enough:
     measure: str = TIME
     early: int = 5
 
-    @property
-    def turns(self) -> int:
-        """How many iterations must have ended before a phase can have been seen often enough."""
-        return self.early + self.smallest
+    def most(self, weight: int, stop: bool) -> int:
+        """Return after how many iterations of ``weight`` in a run a phase is left at most.
+
+        Of a program that is stopped, no others are left to see it better.
+        """
+        share = int(SHARE * weight)
+        if stop:
+            return max(1, min(self.early + self.largest, share))
+        return self.early + max(self.smallest, min(self.largest, share - self.early))
 
     def quantile(self, batches: int) -> float:
         """Return Student's t for the mean of so many batches of turns."""
@@ -94,9 +100,9 @@ class Plan:
         calls = [call for call in self.calls if len(call.op) <= _LONGEST_OP]
         bounds = [0.0, 0.0, *((e.width / e.quantile(n)) ** 2 for n in range(2, _BATCHES + 1))]
         shares = self.shares or [1.0] * len(self.relevant)
-        largest = [max(e.smallest, min(e.largest, int(SHARE * w) - e.early)) for w in self.weights]
-        largest = largest or [e.largest] * len(shares)
-        left = [max(2 * e.turns, int(LEFT_AT * w)) if self.stop else 0 for w in self.weights]
+        largest = [e.most(w, self.stop) for w in self.weights]
+        largest = largest or [e.early + e.largest] * len(shares)
+        left = [max(1, int(LEFT_AT * w)) if self.stop else 0 for w in self.weights]
         left = left or [0] * len(shares)
         sizes = (len(self.loops), len(calls), len(self.relevant), len(bounds))
         lines = [

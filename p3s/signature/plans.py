@@ -88,10 +88,12 @@ def _keys(mapping: Mapping[str, str], value: str) -> list[str]:
     return [key for key, each in mapping.items() if each == value]
 
 
-def plan_of(phases: Phases, np: int, enough: Enough) -> Plan:
-    """Return the plan for a run at ``np`` processes.
+def plan_of(phases: Phases, np: int, enough: Enough, stop: bool = False) -> Plan:
+    """Return the plan for a run at ``np`` processes; stop: the program is ended early.
 
-    A phase is relevant if it was at that count, or at any where that was not traced.
+    A phase is relevant if it was at that count, or at any where that was not traced. Of a program
+    that is ended, so are those around: the calls in each of their iterations must have been seen.
+    What is begun once ends with the program.
     """
     loops = [row for row in _walk(phases) if isinstance(row, Row)]
     relevant, ranks, shares, weights = [], {}, [], []
@@ -100,30 +102,24 @@ def plan_of(phases: Phases, np: int, enough: Enough) -> Plan:
         rows = phase.per_count
         here = [rows[np]] if np in rows else list(rows.values())
         used = any(row.relevant for row in here) and (not traced or np in rows)
-        wanted = phase.phase != 0 and used
-        relevant.append(wanted)
+        relevant.append(phase.phase != 0 and used)
         shares.append(max((row.share for row in here), default=0.0))
         weights.append(min((row.weight for row in here), default=0))
-        if wanted:
-            ranks[phase.phase] = _ranks(rows, np, enough)
-    return Plan(loops, calls_of(phases), relevant, enough, ranks, shares, weights)
+    for phase in reversed(phases.phases):
+        if stop and relevant[phase.phase] and phase.parent:
+            relevant[phase.parent] = True
+    for phase, weight in zip(phases.phases, weights, strict=True):
+        relevant[phase.phase] &= weight > 1 or not stop
+        if relevant[phase.phase]:
+            ranks[phase.phase] = _ranks(phase.per_count, np, enough.most(weight, stop))
+    return Plan(loops, calls_of(phases), relevant, enough, ranks, shares, weights, stop)
 
 
-def _ranks(rows: Mapping[int, PhaseCost], np: int, enough: Enough) -> int:
+def _ranks(rows: Mapping[int, PhaseCost], np: int, most: int) -> int:
     """Return how many ranks must have seen a phase often enough.
 
-    All that take part; one, where some of them do not begin it often enough in a whole run.
+    All that take part; one, where some of them do not begin it so often in a whole run.
     """
     if np in rows:
-        return rows[np].ranks if rows[np].weight_min > enough.turns else 1
+        return rows[np].ranks if rows[np].weight_min > most else 1
     return np if all(row.ranks == n for n, row in rows.items()) else 1
-
-
-def too_rare(phases: Phases, np: int, plan: Plan) -> list[str]:
-    """Return the names of relevant phases that no run at ``np`` begins often enough."""
-    found = []
-    for phase, relevant in zip(phases.phases, plan.relevant, strict=True):
-        row = phase.per_count.get(np)
-        if relevant and row is not None and row.weight <= plan.enough.turns:
-            found.append(phase.name)
-    return found

@@ -37,7 +37,7 @@ struct known { uint64_t key; char op[40]; int loop, place, phase; };
 #define DEEPEST 256             /* loops inside each other; entering them takes stack */
 struct phase {
     bool relevant, begun;
-    uint64_t largest;           /* turns measured at most */
+    uint64_t largest;           /* turns after which it is known, whatever they took */
     uint64_t enough;            /* turns after which the rank waits to be ended, 0: never */
     double slack;               /* by which the variance may be larger: it is a small phase */
     int64_t elapsed_ns, work;   /* of the turn that is under way */
@@ -56,6 +56,7 @@ static int loop_count, known_count, phase_count, bound_count;
 static long early, smallest;    /* the first turns are unlike the others: cold */
 static bool by_work;            /* the spread of the work decides, not that of the time */
 static int here;                /* the loop of the last event */
+static bool waiting;            /* from the next event on, as this one begins a turn */
 
 static uint64_t *site_keys;
 static uint32_t site_room;
@@ -258,16 +259,17 @@ static bool spread(struct phase *p, struct row *r, double cost)
 
 static void turn_ends(struct phase *p, struct row *r)
 {
+    bool look = false;
     if (r->early < (uint64_t)early) {
         r->early++;
         r->early_elapsed_ns += p->elapsed_ns;
         r->early_work += p->work;
-        return;
+    } else {
+        r->elapsed_ns += p->elapsed_ns;
+        r->work += p->work;
+        /* Turns that are only counted are timed all the same: that costs nothing. */
+        look = spread(p, r, (double)p->work + (by_work ? 0 : (double)p->elapsed_ns));
     }
-    r->elapsed_ns += p->elapsed_ns;
-    r->work += p->work;
-    /* Turns that are only counted are timed all the same: that costs nothing. */
-    bool look = spread(p, r, (double)p->work + (by_work ? 0 : (double)p->elapsed_ns));
     int state = OPEN;
     if (r->state != OPEN)
         return;
@@ -275,7 +277,7 @@ static void turn_ends(struct phase *p, struct row *r)
         state = ENOUGH;
     else if (look && r->variance <= p->slack * bounds[r->batches] * r->mean * r->mean)
         state = TIGHT;
-    else if (r->measured >= p->largest)
+    else if (r->turns >= p->largest)
         state = MOST;
     if (state != OPEN) {
         r->detailed = r->measured;
@@ -305,8 +307,7 @@ static void turn_begins(int number)
         turn_ends(p, r);
     p->begun = true;
     p->elapsed_ns = p->work = 0;
-    if (p->enough && r->turns >= p->enough)
-        wait_for_end();
+    waiting |= p->enough && r->turns >= p->enough;
     r->turns++;
 }
 
@@ -349,6 +350,9 @@ bool p3s_phase_wants(uint32_t number, const struct p3s_call *call, int64_t elaps
         p3s_stop("no memory for the trace", ENOMEM);
         return true;
     }
+    if (waiting)
+        wait_for_end();
+    waiting = false;
     bool again = follows(number, m);
     /* Events of several threads are not in the order of the program's loops. */
     if (call->thread || m->place > known_count)

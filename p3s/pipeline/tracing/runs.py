@@ -23,7 +23,6 @@ from p3s.base.text import join_words, one_line, processes, quote_word
 from p3s.capture.recording_plan import TIME, WORK, Enough
 from p3s.pipeline.commands import Commands
 from p3s.pipeline.records import known_of
-from p3s.signature.ended import MIN_TO_FIT
 from p3s.signature.tables import PointTable
 from p3s.signature_runner.output import program_said
 from p3s.signature_runner.recording import Recording
@@ -99,7 +98,7 @@ def trace_counts(
         if chosen.work == "instructions":
             emulator(), ensure_counter()  # before anything runs: native runs come first
         plans = {
-            np: _plan(study, np, repeats, _planned(study, request, chosen, np, bar), timed, request)
+            np: _plan(study, np, repeats, _planned(study, request, chosen, np), timed, request)
             for np in counts
         }
         bar.expect(sum(len(each) for each in plans.values()))
@@ -177,12 +176,10 @@ class _Step:
     native: bool = False
 
 
-def _planned(
-    study: Study, request: TraceRequest, recording: Recording, np: int, bar: Progress
-) -> Recording:
+def _planned(study: Study, request: TraceRequest, recording: Recording, np: int) -> Recording:
     """Return the recording at one count: with the phases of the study, where these are followed."""
     from p3s.base.host.cores import cores
-    from p3s.signature.plans import plan_of, too_rare
+    from p3s.signature.plans import plan_of
     from p3s.signature.store import load_phases
 
     if request.enough is None:
@@ -190,24 +187,11 @@ def _planned(
     phases = load_phases(traces_of(study))
     # Where ranks take turns on a core, the time inside calls tells nothing about the program.
     work_alone = np > cores() or recording.work == "instructions"
-    plan = plan_of(phases, np, replace(request.enough, measure=WORK if work_alone else TIME))
-    if not recording.stop:
-        return replace(recording, plan=plan)
+    enough = replace(request.enough, measure=WORK if work_alone else TIME)
     full = [n for n in phases.counts if n not in phases.recorded or not phases.recorded[n].ended]
-    if np in full:
+    if recording.stop and np in full:
         raise UsageError(f"np={np}: traced to its end, which --stop would replace; leave it out")
-    if len(full) < MIN_TO_FIT:
-        raise UsageError(
-            f"np={np}: a program that is ended has as many iterations as {MIN_TO_FIT} counts that"
-            f" went to their end say, and there {'is' if len(full) == 1 else 'are'} {len(full)};"
-            " leave --stop out"
-        )
-    if rare := too_rare(phases, np, plan):
-        bar.say(
-            f"np={np}: {', '.join(rare[:3])} {'is' if len(rare) == 1 else 'are'} not begun"
-            f" more than {request.enough.turns} times in a run: the program will not be stopped"
-        )
-    return replace(recording, plan=replace(plan, stop=True))
+    return replace(recording, plan=plan_of(phases, np, enough, recording.stop))
 
 
 def _plan(
