@@ -114,7 +114,7 @@ def place(
     if param or has_parameters(study_dir):
         with progress(2) as bar:
             study_dir = at_value(study_dir, param, bar)
-    cores = 0 if told.inside is None else len(told.inside.cores)
+    cores = 0 if told.inside is None else len(told.inside)
     there = Nodes(nodes, each[0] or cores, hosts_of(hosts))
     if several:
         return _advise(study_dir, wanted, each, there, request, search, told)
