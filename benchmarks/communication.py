@@ -44,12 +44,12 @@ from p3s.machine.topology.fabric import Fabric  # noqa: E402
 from p3s.machine.topology.read import read_fabric  # noqa: E402
 from p3s.methods.placement.allocation import allocation  # noqa: E402
 from p3s.methods.placement.candidates import candidates  # noqa: E402
-from p3s.methods.placement.costs import SIMULATED, Phase, network_id, row_of  # noqa: E402
+from p3s.methods.placement.costs import Phase, network_id, row_of  # noqa: E402
 from p3s.methods.placement.learned import LearnedModel, columns, learn  # noqa: E402
 from p3s.methods.placement.links import link_features  # noqa: E402
 from p3s.methods.placement.phases import Traffic  # noqa: E402
 from p3s.methods.placement.ranking import agreement, rcc  # noqa: E402
-from p3s.methods.placement.simulated import simulated_seconds  # noqa: E402
+from p3s.methods.placement.simulated import SIMULATED, simulated_features  # noqa: E402
 from p3s.methods.placement.training import train as training  # noqa: E402
 from p3s.methods.placement.training.campaign import Settings  # noqa: E402
 from p3s.methods.placement.training.costs import hockney_of, network_of, seconds_of  # noqa: E402
@@ -222,13 +222,13 @@ def _ways(
     yield training.ALPHA_BETA, found, None
     yield training.MAX_BYTES, _max_bytes(rows, data.seconds, new), None
     yield training.SIMULATION, np.array([row[SIMULATED] for row in new]), None
-    for code, way in training.ways(list(rows[0])).items():
-        options = training.options(rows, way)
+    for code, way in training.ways(list(data.rows[0])).items():
+        options = training.differences(rows)
         if code == model.card.features:
             found = model.predict(new)
         else:
             options |= {} if code == training.C else {"apart": (), "beyond": ()}
-            made = learn(rows, data.seconds, data.execution, way.names, **options)
+            made = learn(rows, data.seconds, data.execution, way, **options)
             found = made.predict(new)
         shown = code in (training.C, model.card.features)
         yield code, found.seconds, (found.low, found.high) if shown else None
@@ -313,7 +313,8 @@ def ranking(work: Path) -> dict[str, Any]:
         seconds = measure(job, machine, work / "torus.ranking" / name.replace(" ", "-"))
         y = np.array([seconds[k] for k in range(len(placements))])
         rows = [link_features(sent, placed, fabric) for placed in placements]
-        direct = [simulated_seconds(sent, placed, fabric, network) for placed in placements]
+        times = [simulated_features(sent, placed, fabric, network) for placed in placements]
+        direct = [each[SIMULATED] for each in times]
         result[name] = {"slowest": float(y.max() / y.min())}
         for code, found in (
             ("max bytes", _splits(rows, y, ("max bytes",))),

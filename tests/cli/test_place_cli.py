@@ -20,7 +20,7 @@ from p3s.base.study import Study, read_json
 from p3s.cli.main import app
 from p3s.machine.topology.read import read_fabric
 from p3s.methods.placement.costs import network_id
-from p3s.methods.placement.learned import Settings, learn, load, save
+from p3s.methods.placement.learned import Settings, Way, learn, load, save
 from p3s.methods.placement.ranked.types import path_of
 from p3s.simulate.network import network_from_machine
 
@@ -190,8 +190,8 @@ def learned(path: Path, machine: str, network: str, **card: Any) -> None:
     rng = np.random.default_rng(0)
     rows = [dict(zip(names, rng.uniform(1, 1e6, 2), strict=True)) for _ in range(40)]
     seconds = np.array([1e-6 + 1e-8 * row["ND(max)"] for row in rows])
-    where = {"machine": machine, "network": network, "settings": Settings(trees=20)}
-    model = learn(rows, seconds, np.arange(40) % 8, names, **where)
+    way = Way(names, settings=Settings(trees=20))
+    model = learn(rows, seconds, np.arange(40) % 8, way, machine=machine, network=network)
     save(path, replace(model, card=replace(model.card, **card)))
 
 

@@ -237,16 +237,9 @@ def _learned(root: Path) -> None:
     from p3s.methods.placement.trees import Trees
 
     ints, reals = np.array([-1, -1]), np.array([1.0, 2.0])
-    made = Trees(
-        np.array([0, *ints]),
-        np.array([0.5, 0, 0]),
-        np.array([1, *ints]),
-        np.array([2, *ints]),
-        np.array([0.0, *reals]),
-        np.array([0]),
-        -5.0,
-        0.1,
-    )
+    feature, left, right = (np.array([k, *ints]) for k in range(3))
+    threshold, value, leaf = np.array([0.5, 0, 0]), np.array([0.0, *reals]), np.array([0])
+    made = Trees(feature, threshold, left, right, value, leaf, -5.0, 0.1)
     line = Line((("ND",), ("n",)), (1.0, 2.0))
     ends = np.array([1.0, 2.0]), np.array([100.0, 64.0])
     card = Card("a", "b", 10, 2)
@@ -263,22 +256,20 @@ def _placement(root: Path) -> None:
     from p3s.base.progress import Progress
     from p3s.machine.topology.read import read_fabric
     from p3s.methods.placement.allocation import allocation
-    from p3s.methods.placement.ranked.job import job_of
+    from p3s.methods.placement.ranked.job import Job
     from p3s.methods.placement.ranked.ranking import Search, placements
     from p3s.methods.placement.ranked.types import save
     from p3s.predict.estimators.messages import measured_messages
     from p3s.predict.estimators.settings import Setting
 
-    study, trace = (
-        Study.create(root / "placed", ["mpiexec", "-n", "{np}", "p"]),
-        ring(8, nbytes=2000),
-    )
+    study = Study.create(root / "placed", ["mpiexec", "-n", "{np}", "p"])
+    trace = ring(8, nbytes=2000)
     trace.write(study.scaled_dir(trace.n))
     found = {**network(10_000, 10, ["a", "b"]), "inside": network(500, 0.1, ["a", "a"])}
     replace(synthetic(), network=found, facts=Facts(cores=2)).save(study.root / "machine.json")
     messages = measured_messages(traces_of(study), None, Setting())
     fabric, where = read_fabric("fat-tree:2,1,4", 4), allocation(4, 2)
-    job = job_of(traces_of(study), trace.n, where, fabric, messages, known=True)
+    job = Job(traces_of(study), trace.n, where, fabric, True, messages)
     made = placements(job, (4, 2), None, Search(number=6, simulated=2), Progress())
     save(study.root, made)
 

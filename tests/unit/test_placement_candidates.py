@@ -28,14 +28,7 @@ from p3s.methods.placement.candidates import (
     visit_tiles,
     visit_tilted,
 )
-from p3s.methods.placement.features import (
-    CLASS_A,
-    Hierarchy,
-    check_ranks,
-    class_a,
-    class_b,
-    class_c,
-)
+from p3s.methods.placement.features import CLASS_A, class_a, class_b, class_c
 from p3s.methods.placement.links import (
     above_average,
     link_bytes,
@@ -204,17 +197,17 @@ SENT = traffic(
 )  # fmt: skip
 
 
-def features(
-    sent: Traffic, placed: RankMap, hierarchy: Hierarchy | None = None
-) -> dict[str, float]:
+Levels = tuple[Level, ...]
+
+
+def features(sent: Traffic, placed: RankMap, levels: Levels = (), pairs: bool = False):
     """Return the features of all classes."""
-    check_ranks(sent, placed)
     found = class_a(sent, placed) | class_b(sent, placed)
-    return found if hierarchy is None else found | class_c(sent, placed, hierarchy)
+    return found | class_c(sent, placed, levels, pairs)
 
 
-def vilje(switch: list[int], rack: list[int]) -> Hierarchy:
-    return Hierarchy((Level("sw", "S", np.array(switch)), Level("r", "R", np.array(rack))))
+def vilje(switch: list[int], rack: list[int]) -> Levels:
+    return Level("sw", "S", np.array(switch)), Level("r", "R", np.array(rack))
 
 
 def spread(name: str, *values: float) -> dict[str, float]:
@@ -239,32 +232,24 @@ def test_all_columns_of_an_example_by_hand() -> None:
     assert len(found) == 49
 
 
-def test_columns_of_the_three_machines_are_as_many_as_in_the_source() -> None:
+def test_the_most_between_two_groups_is_a_column_too() -> None:
     node = np.arange(4)
-    aries = Hierarchy(
-        (Level("a", "A", node), Level("c", "C", node // 2), Level("g", "G", node // 2)),
-        first=1,
-        pairs=True,
-    )
-    daint = class_c(SENT, block(8, 2), aries)
-    assert len(daint) == 45 and len(features(SENT, block(8, 2), aries)) == 64
-    assert "n/a(max)" not in daint and "c/g(max)" in daint
+    aries = Level("a", "A", node), Level("c", "C", node // 2), Level("g", "G", node // 2)
+    daint = class_c(SENT, block(8, 2), aries, pairs=True)
+    # The source has two less, nodes of each Aries: all of its have as many.
+    assert len(daint) - 2 == 45 and len(features(SENT, block(8, 2), aries, pairs=True)) - 2 == 64
     # Between the two groups: 300 in one message there, 500 in one back.
     assert (daint["GGD"], daint["GGM"]) == (500, 1)
-    one = Hierarchy((Level("sw1", "S1", node // 2),), ratios=("min", "avg", "max"))
-    aris = class_c(SENT, block(8, 2), one)
-    # The source has three more, L1 switches per L2 switch: all of them, as each joins every L2.
-    assert len(aris) + 3 == 19
     assert len(CLASS_A) == 5 and len(features(SENT, block(8, 2))) == 19
 
 
 def test_levels_that_do_not_fit_are_refused() -> None:
-    for hierarchy, why in (
+    for levels, why in (
         (vilje([0, 0, 1], [0, 0, 0]), "there are 4"),
         (vilje([0, 0, 1, 1], [0, 1, 1, 1]), "lowest to the highest"),
     ):
         with pytest.raises(P3SError, match=why):
-            class_c(SENT, block(8, 2), hierarchy)
+            class_c(SENT, block(8, 2), levels)
     with pytest.raises(P3SError, match="placement is of 4 ranks"):
         features(SENT, block(4, 2))
 
@@ -282,7 +267,7 @@ def test_levels_of_a_tree(tmp_path) -> None:
 
 
 @st.composite
-def placed_traffic(draw) -> tuple[Traffic, RankMap, Hierarchy]:
+def placed_traffic(draw) -> tuple[Traffic, RankMap, Levels]:
     nodes = draw(st.integers(1, 8))
     ranks = draw(st.integers(1, 24))
     rank, node = st.integers(0, ranks - 1), st.integers(0, nodes - 1)
@@ -293,14 +278,14 @@ def placed_traffic(draw) -> tuple[Traffic, RankMap, Hierarchy]:
     rack = np.array(draw(st.lists(st.integers(0, 2), min_size=5, max_size=5)))[switch]
     levels = (Level("sw", "S", switch), Level("r", "R", rack))
     placed = rank_map("", node_of, tuple(f"h{k}" for k in range(nodes)))
-    return traffic(ranks, s, d, b, m), placed, Hierarchy(levels, pairs=True)
+    return traffic(ranks, s, d, b, m), placed, levels
 
 
 @settings(max_examples=200, deadline=None)
 @given(placed_traffic())
 def test_what_one_level_sends_the_next_one_keeps_or_sends(made) -> None:
-    sent, placed, hierarchy = made
-    found = features(sent, placed, hierarchy)
+    sent, placed, levels = made
+    found = features(sent, placed, levels, pairs=True)
 
     def whole(name: str, number: float) -> float:
         return found[f"{name}(avg)"] * number

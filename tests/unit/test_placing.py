@@ -21,7 +21,7 @@ from p3s.machine.topology.read import name_nodes, read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.allocation import allocation
 from p3s.methods.placement.candidates import block_on, cyclic_on
-from p3s.methods.placement.ranked.job import Job, job_of
+from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.ranking import Search, placements
 from p3s.methods.placement.ranked.result import sample_intervals
 from p3s.methods.placement.ranked.types import (
@@ -49,7 +49,7 @@ def job(root: Path, trace: Trace, nodes: int, ppn: int, told: str = "fat-tree:2,
     messages = measured_messages(traces_of(study), None, Setting())
     fabric = read_fabric(told, nodes) if told else one_switch(nodes)
     where = allocation(nodes, ppn)
-    return job_of(traces_of(study), trace.n, where, fabric, messages, known=bool(told))
+    return Job(traces_of(study), trace.n, where, fabric, bool(told), messages)
 
 
 def total(job: Job, where) -> float:

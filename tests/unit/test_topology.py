@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.fabric import About, Fabric
-from p3s.machine.topology.inside import Core, Inside, Node, read_inside, read_node
+from p3s.machine.topology.inside import Inside, Node, read_inside, read_node
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.switches import read_topology
 from p3s.machine.topology.trees import Tree
@@ -301,10 +301,8 @@ def test_short_texts_say_sockets_domains_and_cores() -> None:
     node = read_node("2x4x8+smt2+256GB")
     assert (node.cores, node.slots, node.smt) == (64, 128, 2)
     assert node.domains == (8,) * 8 and node.sockets == (4, 4) and node.memory == 256 * 2**30
-    assert node.domain_of.tolist()[::8] == list(range(8)) and node.socket_of.tolist()[31:33] == [
-        0,
-        1,
-    ]
+    assert node.domain_of.tolist()[::8] == list(range(8))
+    assert node.socket_of.tolist()[31:33] == [0, 1]
     assert read_node("2x32").domains == (32, 32) and read_node("2x32").memory is None
     assert [read_node(text).text for text in ("2x32", "2x4x8+smt2")] == ["2x32", "2x4x8+smt2"]
 
@@ -362,11 +360,12 @@ def read(path: Path, text: str) -> Inside:
 
 def test_cores_know_their_socket_and_the_cache_that_they_share(tmp_path: Path) -> None:
     found = read(tmp_path / "n.xml", xml(2, 2, 3))
-    assert len(found.cores) == 12 and found.sockets == 2 and found.caches.tolist() == [3] * 4
-    assert found.cores[0] == Core(0, 0, 0) and found.cores[-1] == Core(1, 5, 3, 1)
-    assert found.cores[6] == Core(1, 0, 2, 1)
+    assert len(found) == 12 and found.sockets == 2 and found.caches.tolist() == [3] * 4
+    assert found.socket.tolist() == found.domain.tolist() == [0] * 6 + [1] * 6
+    assert found.cache.tolist() == found.l3.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert found.l2.tolist() == list(range(12))
     old = read(tmp_path / "o.xml", xml(1, 1, 2, socket="Socket"))
-    assert [core.socket for core in old.cores] == [0, 0]
+    assert old.socket.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -408,10 +407,9 @@ def test_every_rank_has_a_core_of_its_own(
     sockets: int, caches: int, cores: int, data: st.DataObject
 ) -> None:
     number = sockets * caches * cores
-    inside = Inside(
-        "node",
-        tuple(Core(k // (caches * cores), k % (caches * cores), k // cores) for k in range(number)),
-    )
+    core = np.arange(number)
+    socket, cache = core // (caches * cores), core // cores
+    inside = Inside("node", socket, cache, socket, cache, core)
     ranks = data.draw(st.integers(1, 2 * number))
     placed = rank_map("block", np.arange(ranks) // number)
     ends = data.draw(st.lists(st.tuples(*[st.integers(0, ranks - 1)] * 2), max_size=20))

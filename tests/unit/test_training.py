@@ -15,6 +15,7 @@ from commands import cli
 from traffic_patterns import at_faces, fixed_halo
 
 from p3s.base.errors import DamagedFile, P3SError, UsageError
+from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
 from p3s.methods.placement.costs import network_id, row_of
@@ -32,9 +33,10 @@ from p3s.methods.placement.learned import Settings as Fit
 from p3s.methods.placement.lines import feature_of, fit_robust, fit_single
 from p3s.methods.placement.phases import Traffic, traffic
 from p3s.methods.placement.ranking import Agreement
-from p3s.methods.placement.simulated import simulated_seconds, steps_of
+from p3s.methods.placement.simulated import SIMULATED, link_counters, simulated_features, steps_of
 from p3s.methods.placement.training import campaign, platform
 from p3s.methods.placement.training.campaign import Settings, executions, shapes
+from p3s.methods.placement.training.card import render
 from p3s.methods.placement.training.costs import (
     FAN,
     Hockney,
@@ -47,17 +49,9 @@ from p3s.methods.placement.training.costs import (
 from p3s.methods.placement.training.dataset import SIZES, DatasetHeader, measure_dataset
 from p3s.methods.placement.training.jobs import Job, Repeats, measure
 from p3s.methods.placement.training.jobs import read_results as results_of
-from p3s.methods.placement.training.train import (
-    CORRECTED,
-    SIMULATION,
-    A,
-    C,
-    LearnRequest,
-    prepare_machine,
-    train,
-)
-from p3s.program.mapping import block, rank_map
-from p3s.simulate.network import rough_network
+from p3s.methods.placement.training.train import CORRECTED, SIMULATION, A, C, train
+from p3s.program.mapping import RankMap, block, rank_map
+from p3s.simulate.network import Network, rough_network
 
 FABRIC = read_fabric("fat-tree:4,2,4@10Gbit/s", 16)
 COST = Hockney(1e-5, 1e-9)
@@ -81,6 +75,10 @@ class Made:
                     raise KeyboardInterrupt
                 self.ran.append((directory.name, number))
                 file.write(f"{number} {self.seconds(sent, job.hosts):.9e}\n")
+
+
+def simulated_seconds(sent: Traffic, placed: RankMap, fabric: Fabric, network: Network) -> float:
+    return simulated_features(sent, placed, fabric, network)[SIMULATED]
 
 
 def shared_links(sent: Traffic, hosts: tuple[str, ...]) -> float:
@@ -209,6 +207,37 @@ def test_steps_are_posted_in_the_order_of_the_rows() -> None:
     assert steps.done[steps.done_start[4] : steps.done_start[5]].tolist() == [0, 1, 2, 3]
     sends = np.flatnonzero(steps.to >= 0)
     assert (steps.source[steps.to[sends]] == sends).all()
+
+
+RING = read_fabric("torus:8@10Gbit/s", 8)
+
+
+def on_ring(source: list[int], dest: list[int], nbytes: int = 512_000) -> dict[str, float]:
+    network = rough_network(rate=1.25, eager_bytes=1e12)
+    return simulated_features(traffic(8, source, dest, nbytes), block(8, 1), RING, network)
+
+
+def test_packets_wait_where_two_flows_come_together() -> None:
+    shared, alone, apart = on_ring([0, 1], [3, 3]), on_ring([0], [3]), on_ring([0, 4], [3, 6])
+    # One link of 16 has waiting packets: from 0 to 1, behind which the other flow begins.
+    assert shared["avg buffer"] * 16 == shared["avg buffer AO"] == shared["avg buffer TO"] > 500
+    assert 0.5 < shared["avg delay AO"] <= 1 and shared["avg delay AO"] == shared["avg delay TO"]
+    assert shared[SIMULATED] == pytest.approx(2 * alone[SIMULATED], rel=0.01)  # one after the other
+    for each in (alone, apart, on_ring([], []), on_ring([2], [2])):
+        assert not any(value for name, value in each.items() if name != SIMULATED)
+    # Flows that come by one link have waited before it.
+    assert on_ring([0, 0], [2, 3])["avg buffer"] == 0
+
+
+def test_packets_received_are_the_bytes_of_links() -> None:
+    first, second, begin = np.array([0, 1, 5]), np.array([3, 3, 2]), np.zeros(3)
+    nbytes = np.array([5120, 512, 1024])
+    received, buffered = link_counters(RING, first, second, nbytes, begin, begin + 100.0)
+    assert (received * 512 == RING.loads(first, second, nbytes)).all()
+    assert buffered.max() == 10 and (buffered <= received).all()
+    begin = np.array([0.0, 75.0, 200.0])
+    _, later = link_counters(RING, first, second, nbytes, begin, begin + 100.0)
+    assert later.max() == 2.5  # while a quarter of the packets is under way
 
 
 # ---- dataset -------------------------------------------------------------------------------
@@ -405,13 +434,15 @@ def test_lines_of_the_sources_find_the_law_they_are_made_of() -> None:
     assert robust.seconds(columns) == pytest.approx(large, rel=1e-3)
 
 
-@pytest.mark.parametrize("way", ["SV", "MV", "H1", "H2"])
+@pytest.mark.parametrize("way", ["SV", "MV", "H1", "H2", "H3", "H4", "H5", "H6"])
 def test_ways_of_the_sources_are_learned_and_come_back(tmp_path, way: str) -> None:
     data = measure_dataset(tmp_path / "data", told(), FABRIC, Made(shared_links))
     model = train(data, FABRIC, "made", network_id(FABRIC), way=way, settings=Fit(trees=20))
     assert model.card.features == way and {A, C, way} <= set(model.card.compared)
+    counted = way in ("H3", "H4", "H5", "H6")
+    assert ("switch counters: simulated" in render(model)) == counted
     save(tmp_path / "model.json", model)
-    rows = [{**row, "simulated": 0.0} for row in data.rows]
+    rows = [row_of(phase, FABRIC, model.network) for phase in data.phases]
     again = load(tmp_path / "model.json").predict(rows)
     assert again.seconds.tolist() == model.predict(rows).seconds.tolist()
 
@@ -442,9 +473,3 @@ def test_errors_on_unseen_phases_are_reasons() -> None:
     assert said(0.2) == [] and said(0.3) == [(False, True)] and said(7.1) == [(True, False)]
     (reason,) = doubts(Card("m", "n", 100, 5))
     assert reason.untrustworthy and "on no phases" in reason.text
-
-
-def test_ways_that_need_counters_are_refused() -> None:
-    wanted = LearnRequest(None, ("a", "b"), (), "", "", "H5", FEW)
-    with pytest.raises(UsageError, match="--way H5: avg buffer TO is a counter"):
-        prepare_machine(wanted)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -25,48 +24,40 @@ _L3, _L2 = "L3Cache", "L2Cache"
 _MEMORY = "NUMANode"
 
 
-@dataclass(frozen=True)
-class Core:
-    """A core: its socket, its number there, and the last cache that it shares, from 0 on.
-
-    domain: the memory next to it (NUMA domain), from 0 on. l3, l2: caches of these levels, from 0
-    on; a core without one around it counts as one of its own.
-    """
-
-    socket: int
-    number: int
-    cache: int
-    domain: int = 0
-    l3: int = field(default=0, compare=False)
-    l2: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Inside:
-    """The cores of a node, those of a cache and of a socket together.
+    """The cores of a node in the order of the file, by numbers from 0 on.
 
+    socket, domain: of each core; the memory next to it is its (NUMA) domain. cache: the last one
+    that it shares. l3, l2: caches of these levels; a core without one counts as one of its own.
     smt: hardware threads of a core; memory: bytes of the node, None where not told.
     """
 
     source: str
-    cores: tuple[Core, ...]
+    socket: Ints
+    cache: Ints
+    domain: Ints
+    l3: Ints
+    l2: Ints
     smt: int = 1
     memory: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.socket)
 
     @property
     def caches(self) -> Ints:
         """How many cores share each cache."""
-        return np.bincount([core.cache for core in self.cores])
+        return np.bincount(self.cache)
 
     @property
     def sockets(self) -> int:
         """Number of sockets."""
-        return len({core.socket for core in self.cores})
+        return int(self.socket.max()) + 1
 
     def tree(self) -> Tree:
         """Return caches as nodes that hang on sockets."""
-        pairs = sorted({(core.cache, core.socket) for core in self.cores})
-        of = np.array([socket for _, socket in pairs], dtype=np.int64)
+        of = self.socket[np.unique(self.cache, return_index=True)[1]]
         up = np.full(self.sockets, -1, dtype=np.int64)
         return Tree(About(self.source), of, up, np.full(len(of), np.nan))
 
@@ -85,25 +76,36 @@ def read_inside(path: Path) -> Inside:
         raise P3SError(f"{path}: cannot be read: {err.strerror}") from err
     except (ElementTree.ParseError, UnicodeDecodeError, ValueError) as err:
         raise P3SError(f"{path}: no XML of hwloc ({err}); write it with lstopo --of xml") from err
-    found = list(_cores(root)) if root.tag == "topology" else []
-    if not found:
+    found = np.array(list(_cores(root)) if root.tag == "topology" else [], dtype=np.int64)
+    if not len(found):
         raise P3SError(f"{path}: tells of no cores; write it with lstopo --of xml FILE")
-    smt = max(each.threads for each in found)
-    return Inside(str(path), tuple(_number_cores(found)), smt, _memory(root))
+    socket, l3, l2, domain, threads = found.T
+    own = -1 - np.arange(len(found))
+    shared = np.where(l3 >= 0, l3, l2)
+    pair = np.unique(np.stack([socket, shared]), axis=1, return_inverse=True)[1]
+    return Inside(
+        str(path),
+        _in_order(socket),
+        _in_order(pair.ravel()),
+        _in_order(domain),
+        _in_order(np.where(l3 >= 0, l3, own)),
+        _in_order(np.where(l2 >= 0, l2, own)),
+        int(threads.max()),
+        _memory(root),
+    )
 
 
-class _CoreNumbers(NamedTuple):
-    """A core: numbers of the socket, caches and memory around it, and its hardware threads."""
-
-    socket: int
-    l3: int
-    l2: int
-    domain: int
-    threads: int
+def _in_order(values: Ints) -> Ints:
+    """Return values as numbers from 0 on in the order of their first appearance."""
+    _, first, place = np.unique(values, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[place.ravel()], dtype=np.int64)
 
 
-def _cores(root: ElementTree.Element) -> Iterator[_CoreNumbers]:
-    """Yield the cores in the order of the file; -1: none of the objects around it is one."""
+def _cores(root: ElementTree.Element) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield the cores in the order of the file, with their hardware threads.
+
+    Numbers of the socket, caches and memory around each; -1: none of the objects is one.
+    """
     stack = [(root, -1, -1, -1, -1)]
     number = 0
     while stack:
@@ -118,7 +120,7 @@ def _cores(root: ElementTree.Element) -> Iterator[_CoreNumbers]:
             domain = number
         if kind == "Core":
             threads = max(1, len(here.findall("object[@type='PU']")))
-            yield _CoreNumbers(socket, l3, l2, domain, threads)
+            yield socket, l3, l2, domain, threads
             continue
         stack += [(each, socket, l3, l2, domain) for each in reversed(here.findall("object"))]
 
@@ -134,26 +136,6 @@ def _memory(root: ElementTree.Element) -> float | None:
     nodes = [each for each in root.iter("object") if each.get("type") == _MEMORY]
     total = sum(float(each.get("local_memory", "0")) for each in nodes)
     return total or None
-
-
-def _number_cores(found: list[_CoreNumbers]) -> Iterator[Core]:
-    """Yield cores with sockets, caches and memory counted from 0 in the order of the file."""
-    sockets: dict[int, int] = {}
-    caches: dict[tuple[int, int], int] = {}
-    domains: dict[int, int] = {}
-    inside: dict[int, int] = {}
-    levels: tuple[dict[int, int], dict[int, int]] = ({}, {})
-    for k, each in enumerate(found):
-        at = sockets.setdefault(each.socket, len(sockets))
-        cache = each.l3 if each.l3 >= 0 else each.l2
-        shared = caches.setdefault((each.socket, cache), len(caches))
-        domain = domains.setdefault(each.domain, len(domains))
-        own = (
-            known.setdefault(around if around >= 0 else -1 - k, len(known))
-            for around, known in zip((each.l3, each.l2), levels, strict=True)
-        )
-        yield Core(at, inside.setdefault(at, 0), shared, domain, *own)
-        inside[at] += 1
 
 
 _SHORT = re.compile(r"(\d+)x(\d+)(?:x(\d+))?(?:\+smt(\d+))?(?:\+(\d+(?:\.\d+)?)([KMGT])i?B)?", re.I)
@@ -227,19 +209,16 @@ def node_of(inside: Inside) -> Node:
     Cores of one memory domain are taken together, domains of one socket too; a domain that spans
     sockets counts as part of its first one.
     """
-    order = sorted(inside.cores, key=lambda c: (c.socket, c.domain, c.cache))
-    domains: dict[int, list[int]] = {}
-    for core in order:
-        domains.setdefault(core.domain, []).append(core.socket)
-    sockets = np.unique([of[0] for of in domains.values()], return_counts=True)[1]
-    placed = [core for domain in domains for core in order if core.domain == domain]
-    changes = np.flatnonzero(np.diff([core.cache for core in placed])) + 1
-    ends = np.array([0, *changes, len(placed)])
+    order = np.lexsort((inside.cache, inside.domain, inside.socket))
+    domain = _in_order(inside.domain[order])
+    order = order[np.argsort(domain, kind="stable")]
+    first = np.unique(np.sort(domain), return_index=True)[1]
+    changes = np.flatnonzero(np.diff(inside.cache[order])) + 1
     return Node(
         inside.source,
-        tuple(len(of) for of in domains.values()),
-        tuple(sockets.tolist()),
-        tuple(np.diff(ends).tolist()),
+        tuple(np.bincount(domain).tolist()),
+        tuple(np.unique(inside.socket[order][first], return_counts=True)[1].tolist()),
+        tuple(np.diff([0, *changes, len(order)]).tolist()),
         inside.smt,
         inside.memory,
     )

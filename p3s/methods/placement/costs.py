@@ -16,39 +16,31 @@ import numpy as np
 from p3s.base.arrays import Floats, Ints
 from p3s.machine.topology.direct import Dragonfly
 from p3s.machine.topology.fabric import Fabric
-from p3s.methods.placement.features import Hierarchy, class_a, class_b, class_c
+from p3s.methods.placement.features import class_a, class_b, class_c
 from p3s.methods.placement.learned import LearnedModel, load
 from p3s.methods.placement.links import link_features, paths
 from p3s.methods.placement.phases import PhaseTraffic, Traffic, sums
-from p3s.methods.placement.simulated import simulated_seconds
+from p3s.methods.placement.simulated import simulated_features
 from p3s.program.mapping import RankMap
 from p3s.simulate.network import Network
 
 #: A phase, and where its ranks are.
 Phase = tuple[Traffic, RankMap]
-#: The feature that is a time: what the dependency simulation says, in seconds.
-SIMULATED = "simulated"
 
 
 def row_of(phase: Phase, fabric: Fabric, network: Network | None = None) -> dict[str, float]:
-    """Return the features of a phase: classes A, B and C, links, and with ``network`` its time.
+    """Return the features of a phase: classes A, B and C, links, with ``network`` simulated ones.
 
     Errors: P3SError for nodes that the network does not have.
     """
     traffic, placed = phase
+    levels = [level.at(fabric.numbers(placed.names)) for level in fabric.levels()]
     found = class_a(traffic, placed) | class_b(traffic, placed)
-    found |= class_c(traffic, placed, hierarchy_of(fabric, placed))
+    found |= class_c(traffic, placed, levels, isinstance(fabric, Dragonfly))
     found |= link_features(traffic, placed, fabric)
     if network is not None:
-        found[SIMULATED] = simulated_seconds(traffic, placed, fabric, network)
+        found |= simulated_features(traffic, placed, fabric, network)
     return found
-
-
-def hierarchy_of(fabric: Fabric, placed: RankMap) -> Hierarchy:
-    """Return the levels of a network that a placement's nodes are in."""
-    node = fabric.numbers(placed.names)
-    levels = tuple(level.at(node) for level in fabric.levels())
-    return Hierarchy(levels, pairs=isinstance(fabric, Dragonfly) and bool(levels))
 
 
 def network_id(fabric: Fabric) -> str:
@@ -115,8 +107,7 @@ class QuickCost:
         """Return the time of a phase; see CostModel."""
         sent = phase.traffic
         found = paths(sent, placed, fabric)
-        apart = found.source != found.dest
-        loads = fabric.loads(found.source[apart], found.dest[apart], found.nbytes[apart])
+        loads = fabric.loads(found.source, found.dest, found.nbytes)
         busy = loads / np.repeat(link_rates(fabric, self.network), 2)
         used = busy[loads > 0]
         links = float(used.max() + _OTHERS * used.mean()) if len(used) else 0.0
@@ -162,7 +153,7 @@ class LearnedCost:
         rows = [row_of((part, placed), fabric, self.model.network) for part, _ in parts]
         found = self.model.predict(rows)
         times = np.array([times for _, times in parts])
-        names = sorted({each.feature for one in found.outside for each in one})
+        names = sorted({name for one in found.outside for name in one})
         low, high = float(found.low @ times), float(found.high @ times)
         return Seconds(float(found.seconds @ times), low, high, tuple(names))
 

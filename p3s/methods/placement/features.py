@@ -10,7 +10,6 @@ systems", NTUA 2017, chapter 3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,38 +17,13 @@ import numpy as np
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.machine.topology.fabric import Level
-from p3s.methods.placement.phases import Traffic, by_pair, sums
+from p3s.methods.placement.phases import NodeTraffic, Traffic, between_nodes, sums
 from p3s.program.mapping import RankMap
 
 #: Names of the features of class A.
 CLASS_A = ("n", "ppn", "l(max)", "PD(max)", "PM(max)")
 _ALL = ("min", "avg", "max")
 _STATISTIC: Mapping[str, Callable[[Floats], Any]] = {"min": np.min, "avg": np.mean, "max": np.max}
-
-
-@dataclass(frozen=True, eq=False)
-class Hierarchy:
-    """Levels that the nodes of an allocation are in, the lowest first, and what is said of them.
-
-    ``ratios``: statistics of how many nodes or components one of the next level holds. ``first``:
-    the lowest level that this is said of. ``pairs``: whether the largest traffic between two
-    components of the highest level is a feature, too (groups that are joined one by one).
-    """
-
-    levels: tuple[Level, ...] = ()
-    ratios: tuple[str, ...] = ("avg", "max")
-    first: int = 0
-    pairs: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class _NodeTraffic:
-    """Traffic between nodes: one row for each two, with its bytes and messages."""
-
-    source: Ints
-    dest: Ints
-    data: Floats
-    messages: Floats
 
 
 def class_a(traffic: Traffic, placed: RankMap) -> dict[str, float]:
@@ -66,86 +40,69 @@ def class_a(traffic: Traffic, placed: RankMap) -> dict[str, float]:
 
 def class_b(traffic: Traffic, placed: RankMap) -> dict[str, float]:
     """Return what nodes send to others (ND, NM), keep inside (iND, iNM), and in all (TD, TM)."""
-    between = _between_nodes(traffic, placed)
+    between = between_nodes(traffic, placed)
     apart = between.source != between.dest
     found: dict[str, float] = {}
     for inside, prefix in ((apart, "N"), (~apart, "iN")):
         found |= _sent(prefix, between, between.source, placed.nodes, inside)
-    found["TD"] = float(between.data[apart].sum())
+    found["TD"] = float(between.nbytes[apart].sum())
     found["TM"] = float(between.messages[apart].sum())
     return found
 
 
-def class_c(traffic: Traffic, placed: RankMap, hierarchy: Hierarchy) -> dict[str, float]:
+def class_c(
+    traffic: Traffic, placed: RankMap, levels: Sequence[Level], pairs: bool = False
+) -> dict[str, float]:
     """Return the shape of the allocation, and what components of each level send and keep.
 
-    ``hierarchy``: of the allocation's nodes, in their order. Columns of a level with name sw and
-    letter S: sw, n/sw, SD, SM (out of one), iSD, iSM (inside, between its parts); between two of
-    the highest level, with letter G: GGD, GGM. Errors: P3SError where levels are not nested or are
-    those of other nodes.
+    ``levels``: of the allocation's nodes, in their order, the lowest first. Columns of a level with
+    name sw and letter S: sw, n/sw, SD, SM (out of one), iSD, iSM (inside, between its parts).
+    ``pairs``: also the most between two of the highest level (joined one by one), with letter G:
+    GGD, GGM. Errors: P3SError where levels are not nested or are those of other nodes.
     """
-    _check_nested(hierarchy.levels, placed.nodes)
-    between = _between_nodes(traffic, placed)
+    _check_nested(levels, placed.nodes)
+    between = between_nodes(traffic, placed)
     shape: dict[str, float] = {}
     sent: dict[str, float] = {}
     below, below_name = np.arange(placed.nodes), "n"
-    for depth, level in enumerate(hierarchy.levels):
+    for depth, level in enumerate(levels):
         names, of = np.unique(level.of, return_inverse=True)
         of = of.ravel()
         number = len(names)
         shape[level.name] = float(number)
-        if depth >= hierarchy.first:
-            parts = _parts(below, of, number)
-            shape |= _summarise(f"{below_name}/{level.name}", parts, hierarchy.ratios)
+        parts = np.unique(np.stack([below, of]), axis=1)[1]
+        held = sums(parts, np.ones(len(parts)), number)
+        shape |= _summarise(f"{below_name}/{level.name}", held, ("avg", "max"))
         source, dest = of[between.source], of[between.dest]
         leaves = source != dest
         inside = ~leaves & (below[between.source] != below[between.dest])
         for rows, prefix in ((leaves, level.letter), (inside, f"i{level.letter}")):
             sent |= _sent(prefix, between, source, number, rows)
-        if hierarchy.pairs and depth == len(hierarchy.levels) - 1:
+        if pairs and depth == len(levels) - 1:
             sent |= _largest_pair(level.letter, between, source * number + dest, leaves)
         below, below_name = of, level.name
     return shape | sent
 
 
-def check_ranks(traffic: Traffic, placed: RankMap) -> None:
-    """Raise P3SError where a placement is not one of the ranks of the traffic."""
-    if placed.n != traffic.ranks:
-        raise P3SError(f"the placement is of {placed.n} ranks, the traffic of {traffic.ranks}")
-
-
-def _between_nodes(traffic: Traffic, placed: RankMap) -> _NodeTraffic:
-    check_ranks(traffic, placed)
-    return _NodeTraffic(*by_pair(traffic, placed.node_of, placed.nodes)[:4])
-
-
 def _sent(
-    prefix: str, between: _NodeTraffic, component: Ints, number: int, rows: Bools
+    prefix: str, between: NodeTraffic, component: Ints, number: int, rows: Bools
 ) -> dict[str, float]:
     """Return statistics of the data and the messages of some rows, summed up by component."""
     found: dict[str, float] = {}
-    for letter, column in (("D", between.data), ("M", between.messages)):
+    for letter, column in (("D", between.nbytes), ("M", between.messages)):
         found |= _summarise(prefix + letter, sums(component[rows], column[rows], number), _ALL)
     return found
 
 
-def _largest_pair(
-    letter: str, between: _NodeTraffic, pair: Ints, leaves: Bools
-) -> dict[str, float]:
+def _largest_pair(letter: str, between: NodeTraffic, pair: Ints, leaves: Bools) -> dict[str, float]:
     """Return the most data and the most messages that one component sends to another."""
     _, place = np.unique(pair[leaves], return_inverse=True)
     return {
         f"{letter}{letter}{kind}": float(
             np.bincount(place.ravel(), weights=column[leaves], minlength=1).max()
         )
-        for kind, column in (("D", between.data), ("M", between.messages))
+        for kind, column in (("D", between.nbytes), ("M", between.messages))
     }
-
-
-def _parts(below: Ints, of: Ints, number: int) -> Floats:
-    """Return how many different parts of the level below each component has."""
-    pairs = np.unique(np.stack([below, of]), axis=1)
-    return np.bincount(pairs[1], minlength=number).astype(np.float64)
 
 
 def _summarise(name: str, values: Floats, statistics: Sequence[str]) -> dict[str, float]:

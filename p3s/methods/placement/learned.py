@@ -112,6 +112,19 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Way:
+    """What a model is made of: features, and products of them of which a line goes first.
+
+    ``fit``: how the line is fitted (p3s.methods.placement.lines.FITS).
+    """
+
+    names: tuple[str, ...]
+    first: tuple[Product, ...] = ()
+    fit: str = ""
+    settings: Settings = Settings()
+
+
+@dataclass(frozen=True)
 class Card:
     """What a model is of, and how good it was where it had not seen the phases.
 
@@ -158,22 +171,14 @@ def doubts(card: Card) -> list[Reason]:
     return [Reason("learned-off", said, advice, error > POOR, error <= POOR)]
 
 
-@dataclass(frozen=True)
-class Outside:
-    """A feature that is outside the values of training, and on which side."""
-
-    feature: str
-    above: bool
-
-
 @dataclass(frozen=True, eq=False)
 class PhaseEstimates:
-    """Seconds of phases, the ends of their intervals, and what is outside the training."""
+    """Seconds of phases, ends of their intervals, and the features outside the training."""
 
     seconds: Floats
     low: Floats
     high: Floats
-    outside: tuple[tuple[Outside, ...], ...]
+    outside: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,19 +220,17 @@ class LearnedModel:
     def predict(self, rows: Sequence[Mapping[str, float]]) -> PhaseEstimates:
         """Return the times of phases from their features. Errors: P3SError for a missing one."""
         x = columns(rows, self.names)
-        base = _logarithm(self.first, self.names, x)
-        middle = self.middle.predict(x)
-        wider = self.wider.at(doublings(x, self.least, self.most))
-        low = np.minimum(self.low.predict(x) - wider, middle)
-        high = np.maximum(self.high.predict(x) + wider, middle)
-        outside = tuple(tuple(self._outside(row)) for row in x)
-        return PhaseEstimates(
-            np.exp(base + middle), np.exp(base + low), np.exp(base + high), outside
+        middle, low, high = _logarithms(
+            self.first, self.names, (self.middle, self.low, self.high), x
         )
-
-    def _outside(self, row: Floats) -> Iterator[Outside]:
-        for k in np.flatnonzero((row < self.least) | (row > self.most)).tolist():
-            yield Outside(self.names[k], bool(row[k] > self.most[k]))
+        wider = self.wider.at(doublings(x, self.least, self.most))
+        out = (x < self.least) | (x > self.most)
+        return PhaseEstimates(
+            np.exp(middle),
+            np.exp(np.minimum(low - wider, middle)),
+            np.exp(np.maximum(high + wider, middle)),
+            tuple(tuple(np.array(self.names)[row].tolist()) for row in out),
+        )
 
     def check(self, machine: str, network: str) -> None:
         """Raise P3SError where the model is one of another machine or network; "" is any.
@@ -261,73 +264,48 @@ def learn(
     rows: Sequence[Mapping[str, float]],
     seconds: Floats,
     groups: Ints,
-    names: Sequence[str],
+    way: Way,
     *,
     machine: str = "",
     network: str = "",
-    settings: Settings = Settings(),
-    first: Sequence[Product] = (),
-    fit: str = "",
     apart: Sequence[Ints] = (),
     beyond: Sequence[str] = (),
 ) -> LearnedModel:
     """Return a model of measured phases.
 
     ``groups``: what belongs together (an allocation, a program) and is left out together for the
-    scores of the card. ``first``: products of features of which a line goes first, ``fit``: how it
-    is fitted (p3s.methods.placement.lines.FITS). ``apart``: other
-    groups, of what unseen phases may differ in, that are left out to see how wide intervals have
-    to be. ``beyond``: features whose largest values are left out for the same. Errors:
-    P3SError with fewer than 20 phases, times that are none, and without scikit-learn.
+    scores of the card. ``apart``: other groups, of what unseen phases may differ in, that are left
+    out to see how wide intervals have to be. ``beyond``: features whose largest values are left out
+    for the same. Errors: P3SError with fewer than 20 phases, times that are none, and without
+    scikit-learn.
     """
-    require_sklearn("learning the times of phases")
-    data = _data(rows, seconds, names, settings, first, fit)
-    if len(groups) != len(data.seconds):
-        raise P3SError(f"{len(groups)} groups for {len(data.seconds)} phases")
-    unseen = data.unseen(_left_out(groups, settings.seed))
-    made = data.fitted(np.ones(len(data.seconds), dtype=bool))
+    data = _data(rows, seconds, groups, way)
+    unseen = data.unseen(groups)
+    line, trees = data.fitted(np.ones(len(data.seconds), dtype=bool))
     scores = agreement(data.seconds, np.exp(unseen[0]))
     card = Card(
-        machine, network, len(data.seconds), len(np.unique(groups)), settings,
-        scores if np.isfinite(scores.score) else None, tuple(_caveats(settings, groups)),
+        machine, network, len(data.seconds), len(np.unique(groups)), way.settings,
+        scores if np.isfinite(scores.score) else None, tuple(_caveats(way.settings, groups)),
     )  # fmt: skip
-    near = [data.missed_by(unseen)]
-    near += [data.missed_by(data.unseen(_left_out(each, settings.seed))) for each in apart]
+    near = [data.missed_by(found) for found in (unseen, *map(data.unseen, apart))]
     return LearnedModel(
         card,
-        tuple(names),
+        way.names,
         data.x.min(axis=0),
         data.x.max(axis=0),
-        widening(near, *data.beyond([name for name in beyond if name in data.names])),
-        made.first,
+        widening(near, *data.beyond([name for name in beyond if name in way.names])),
+        line,
         None,
-        *made.trees,
+        *trees,
     )
 
 
 def cross_validated(
-    rows: Sequence[Mapping[str, float]],
-    seconds: Floats,
-    groups: Ints,
-    names: Sequence[str],
-    *,
-    settings: Settings = Settings(),
-    first: Sequence[Product] = (),
-    fit: str = "",
+    rows: Sequence[Mapping[str, float]], seconds: Floats, groups: Ints, way: Way
 ) -> Agreement:
     """Return how good models are on groups that they have not seen."""
-    require_sklearn("learning the times of phases")
-    data = _data(rows, seconds, names, settings, first, fit)
-    found = data.unseen(_left_out(groups, settings.seed), ends=False)
-    return agreement(data.seconds, np.exp(found[0]))
-
-
-@dataclass(frozen=True, eq=False)
-class _FittedTrees:
-    """What was fitted to some rows: the line that goes first, and trees."""
-
-    first: Line | None
-    trees: tuple[Trees, ...]
+    data = _data(rows, seconds, groups, way)
+    return agreement(data.seconds, np.exp(data.unseen(groups, ends=False)[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,33 +314,29 @@ class _Data:
 
     x: Floats
     seconds: Floats
-    names: tuple[str, ...]
-    settings: Settings
-    first: tuple[Product, ...]
-    fit: str
+    way: Way
 
-    def fitted(self, rows: Bools, ends: bool = True) -> _FittedTrees:
-        """Return what is fitted to some rows; ``ends``: also the ends of the interval."""
-        x, t = self.x[rows], self.seconds[rows]
+    def fitted(self, rows: Bools, ends: bool = True) -> tuple[Line | None, tuple[Trees, ...]]:
+        """Return the line and trees of some rows; ``ends``: also the ends of the interval."""
+        x, t, way = self.x[rows], self.seconds[rows], self.way
         line = None
-        if self.first or self.fit:
-            columns = dict(zip(self.names, x.T, strict=True))
-            line = FITS[self.fit](self.first, columns, t)
-        y = np.log(t) - _logarithm(line, self.names, x)
-        return _FittedTrees(line, _boost_trees(x, y, self.settings, ends))
+        if way.first or way.fit:
+            line = FITS[way.fit](way.first, dict(zip(way.names, x.T, strict=True)), t)
+        y = np.log(t) - _logarithms(line, way.names, (), x)
+        return line, _boost_trees(x, y, way.settings, ends)
 
-    def logarithms(self, made: _FittedTrees, rows: Bools) -> Floats:
-        """Return what was fitted says of some rows, shape (ensembles, rows)."""
-        x = self.x[rows]
-        base = _logarithm(made.first, self.names, x)
-        return np.stack([base + trees.predict(x) for trees in made.trees])
+    def logarithms(self, rows: Bools, out: Bools, ends: bool = True) -> Floats:
+        """Return what is fitted to some rows says of others, shape (ensembles, rows)."""
+        line, trees = self.fitted(rows, ends)
+        return _logarithms(line, self.way.names, trees, self.x[out])
 
-    def unseen(self, fold: Ints, ends: bool = True) -> Floats:
-        """Return middle, low and high of each row from models that have not seen its fold."""
+    def unseen(self, groups: Ints, ends: bool = True) -> Floats:
+        """Return middle, low and high of each row from models that have not seen its group."""
         found = np.zeros((3 if ends else 1, len(self.seconds)))
+        fold = _left_out(groups, self.way.settings.seed)
         for number in np.unique(fold):
             out = fold == number
-            found[:, out] = self.logarithms(self.fitted(~out, ends), out)
+            found[:, out] = self.logarithms(~out, out, ends)
         return found
 
     def missed_by(self, found: Floats) -> Floats:
@@ -373,39 +347,41 @@ class _Data:
         """Return what is missed of rows with large values by the others, and how far they are."""
         off, far = [np.zeros(0)], [np.zeros(0)]
         for name in features:
-            column = self.x[:, self.names.index(name)]
+            column = self.x[:, self.way.names.index(name)]
             out = column > np.quantile(column, 1 - _LARGE)
             if min(out.sum(), (~out).sum()) < _FEW:
                 continue
-            _, low, high = self.logarithms(self.fitted(~out), out)
+            _, low, high = self.logarithms(~out, out)
             kept = self.x[~out]
             off.append(measure_miss(low, high, np.log(self.seconds[out])))
             far.append(doublings(self.x[out], kept.min(axis=0), kept.max(axis=0)))
         return np.concatenate(off), np.concatenate(far)
 
 
-def _data(
-    rows: Sequence[Mapping[str, float]],
-    seconds: Floats,
-    names: Sequence[str],
-    settings: Settings,
-    first: Sequence[Product],
-    fit: str,
-) -> _Data:
-    x, t = columns(rows, names), np.asarray(seconds, dtype=np.float64)
+def _data(rows: Sequence[Mapping[str, float]], seconds: Floats, groups: Ints, way: Way) -> _Data:
+    require_sklearn("learning the times of phases")
+    x, t = columns(rows, way.names), np.asarray(seconds, dtype=np.float64)
     if len(t) < 20 or len(t) != len(x):
         raise P3SError(f"{len(t)} phases are too few for a model; measure 20 or more")
     if not (np.isfinite(t).all() and t.min() > 0):
         raise P3SError("a phase took no time, or what is no time; leave it out")
-    return _Data(x, t, tuple(names), settings, tuple(first), fit)
+    if len(groups) != len(t):
+        raise P3SError(f"{len(groups)} groups for {len(t)} phases")
+    return _Data(x, t, way)
 
 
-def _logarithm(line: Line | None, names: Sequence[str], x: Floats) -> Floats:
-    """Return the logarithm of what a line says of rows of features, 0 without a line."""
-    if line is None or not len(x):
-        return np.zeros(len(x))
-    found = line.seconds(dict(zip(names, x.T, strict=True)))
-    return np.asarray(np.log(np.maximum(found, _LEAST_S)), dtype=np.float64)
+def _logarithms(
+    line: Line | None, names: Sequence[str], trees: Sequence[Trees], x: Floats
+) -> Floats:
+    """Return what a line and ensembles of trees on it say of rows, shape (ensembles, rows).
+
+    Without trees what the line says, shape (rows,), 0 without a line.
+    """
+    base = np.zeros(len(x))
+    if line is not None and len(x):
+        found = line.seconds(dict(zip(names, x.T, strict=True)))
+        base = np.asarray(np.log(np.maximum(found, _LEAST_S)), dtype=np.float64)
+    return np.stack([base + each.predict(x) for each in trees]) if trees else base
 
 
 def _caveats(settings: Settings, groups: Ints) -> Iterator[str]:

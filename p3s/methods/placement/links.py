@@ -15,8 +15,7 @@ import numpy as np
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.machine.topology.direct import Torus
 from p3s.machine.topology.fabric import Fabric
-from p3s.methods.placement.features import check_ranks
-from p3s.methods.placement.phases import Traffic, by_pair
+from p3s.methods.placement.phases import NodeTraffic, Traffic, between_nodes
 from p3s.program.mapping import RankMap
 
 #: Share of the largest value from which one is among the top ones.
@@ -43,19 +42,10 @@ def mean_of(values: Floats, chosen: Bools) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Paths:
-    """Messages between nodes of a network, one row for each two nodes.
+class Paths(NodeTraffic):
+    """Traffic between nodes of a network, by their numbers there; ``dilation``: links it passes."""
 
-    ``source``, ``dest``: numbers of nodes in the network. ``messages``, ``nbytes``: all of them
-    together. ``dilation``: links that each passes. ``row``: row here of each of the traffic's.
-    """
-
-    source: Ints
-    dest: Ints
-    messages: Floats
-    nbytes: Floats
     dilation: Ints
-    row: Ints
 
 
 def network_links(fabric: Fabric) -> Bools:
@@ -69,11 +59,9 @@ def paths(traffic: Traffic, placed: RankMap, fabric: Fabric) -> Paths:
     Nodes are those of the network that the placement names (in order where it names none). Errors:
     P3SError for a node that the network does not have, or a placement of other ranks.
     """
-    check_ranks(traffic, placed)
-    at = fabric.numbers(placed.names)[placed.node_of]
-    source, dest, nbytes, messages, row = by_pair(traffic, at, fabric.nodes)
-    passed = fabric.distances(source, dest) + (-1 if isinstance(fabric, Torus) else 1)
-    return Paths(source, dest, messages, nbytes, np.where(source == dest, 0, passed), row)
+    found = between_nodes(traffic, placed, fabric.numbers(placed.names))
+    passed = fabric.distances(found.source, found.dest) + (-1 if isinstance(fabric, Torus) else 1)
+    return Paths(**vars(found), dilation=np.where(found.source == found.dest, 0, passed))
 
 
 def link_bytes(found: Paths, fabric: Fabric) -> Floats:

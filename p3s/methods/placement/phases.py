@@ -12,6 +12,7 @@ from p3s.base.arrays import Floats, Ints
 from p3s.base.errors import P3SError
 from p3s.program.collectives.choose import Library
 from p3s.program.collectives.expand import expand
+from p3s.program.mapping import RankMap
 from p3s.program.order.calls import REASON_TEXT, Reason
 from p3s.program.scaled import COLLECTIVE, SEND, ScaledTrace
 from p3s.simulate.steps import SENDS, Op, Section
@@ -51,9 +52,9 @@ class Traffic:
         """Return the same with one row for each source, destination and size, in this order."""
         key = np.stack([self.source, self.dest, self.nbytes])
         rows, place = np.unique(key, axis=1, return_inverse=True)
-        number = np.bincount(place.ravel(), weights=self.messages, minlength=rows.shape[1])
-        source, dest, nbytes = rows
-        return Traffic(self.ranks, source, dest, number.astype(np.int64), nbytes)
+        number = np.rint(sums(place.ravel(), self.messages, rows.shape[1])).astype(np.int64)
+        source, dest, nbytes = rows[:, number > 0]
+        return Traffic(self.ranks, source, dest, number[number > 0], nbytes)
 
 
 def traffic(
@@ -104,13 +105,33 @@ def sums(key: Ints, column: Ints | Floats, number: int) -> Floats:
     return np.asarray(found, dtype=np.float64)
 
 
-def by_pair(traffic: Traffic, at: Ints, number: int) -> tuple[Ints, Ints, Floats, Floats, Ints]:
-    """Return traffic between places, a row for each two: source, dest, bytes, messages; and the
-    row here of each of the traffic's. ``at``: place of every rank, one of ``number``."""
-    pairs, row = np.unique(at[traffic.source] * number + at[traffic.dest], return_inverse=True)
+@dataclass(frozen=True, eq=False)
+class NodeTraffic:
+    """Traffic between nodes: a row for each two, also for a node and itself.
+
+    ``nbytes``, ``messages``: all of them together. ``row``: row here of each of the traffic's.
+    """
+
+    source: Ints
+    dest: Ints
+    nbytes: Floats
+    messages: Floats
+    row: Ints
+
+
+def between_nodes(traffic: Traffic, placed: RankMap, number: Ints | None = None) -> NodeTraffic:
+    """Return traffic between nodes; ``number``: what each node is called, by default its place.
+
+    Errors: P3SError where a placement is not one of the ranks of the traffic.
+    """
+    if placed.n != traffic.ranks:
+        raise P3SError(f"the placement is of {placed.n} ranks, the traffic of {traffic.ranks}")
+    at = placed.node_of if number is None else number[placed.node_of]
+    size = int(at.max()) + 1
+    pairs, row = np.unique(at[traffic.source] * size + at[traffic.dest], return_inverse=True)
     row = row.ravel()
     nbytes, messages = (sums(row, x, len(pairs)) for x in (traffic.volume, traffic.messages))
-    return pairs // number, pairs % number, nbytes, messages, row
+    return NodeTraffic(pairs // size, pairs % size, nbytes, messages, row)
 
 
 def _column(values: Column | int, rows: int) -> Ints:
@@ -159,11 +180,8 @@ def phase_traffic(
     found = []
     for number in np.unique(phase).tolist():
         mine = phase == number
-        key = np.stack([source[mine], dest[mine], nbytes[mine]])
-        rows, place = np.unique(key, axis=1, return_inverse=True)
-        often = np.rint(sums(place.ravel(), times[mine], rows.shape[1])).astype(np.int64)
         name, iterations = trace.names.get(number, ""), trace.weights.get(number, 1.0)
-        sent = traffic(trace.n, rows[0], rows[1], rows[2], often)
+        sent = Traffic(trace.n, source[mine], dest[mine], times[mine], nbytes[mine]).merged()
         found.append(PhaseTraffic(number, name, iterations, sent))
     calls = float(trace.repeat[talks].sum())
     return found, lost / calls if calls else 0.0

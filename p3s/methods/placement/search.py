@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import coo_array, csr_array
 
 from p3s.base.arrays import Bools, Floats, Ints
 from p3s.base.errors import P3SError
@@ -26,13 +26,6 @@ MOST_NODES = 2048
 #: Sums over nodes cubed that swaps take at most.
 _WORK = 1 << 30
 _SWEEPS = 8
-
-
-def distances_of(fabric: Fabric, at: Ints) -> Floats:
-    """Return the links between each two of some nodes of a network."""
-    number = len(at)
-    one, other = np.repeat(at, number), np.tile(at, number)
-    return fabric.distances(one, other).reshape(number, number).astype(np.float64)
 
 
 def nearer_changed(sent: tuple[Floats, Floats], halves: tuple[Ints, Ints], apart: Floats) -> bool:
@@ -85,38 +78,6 @@ _UNEVEN = 0.03
 Cost = Callable[[RankMap], float]
 
 
-@dataclass(frozen=True, eq=False)
-class _Graph:
-    """Bytes between ranks, both ways together: of vertex v ``to[start[v]:start[v + 1]]``."""
-
-    start: Ints
-    to: Ints
-    weight: Floats
-
-    @property
-    def vertex(self) -> Ints:
-        """Vertex of each entry of ``to``."""
-        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
-
-    def part(self, vertices: Ints) -> _Graph:
-        """Return the graph of some vertices, numbered in their order."""
-        place = np.full(len(self.start) - 1, -1, dtype=np.int64)
-        place[vertices] = np.arange(len(vertices))
-        first, second = place[self.vertex], place[self.to]
-        kept = (first >= 0) & (second >= 0)
-        return _graph(len(vertices), first[kept], second[kept], self.weight[kept])
-
-
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """What stays the same in all halves; ``at``: number of each node in the network."""
-
-    where: Allocation
-    fabric: Fabric
-    at: Ints
-    seed: int
-
-
 def bisect_ranks(
     traffic: Traffic, where: Allocation, fabric: Fabric, seed: int = 0, *, arranged: bool = False
 ) -> RankMap:
@@ -129,29 +90,22 @@ def bisect_ranks(
     where.check(traffic.ranks)
     apart = traffic.source != traffic.dest
     first, second = traffic.source[apart], traffic.dest[apart]
-    whole = _graph(
-        where.room,  # slots that stay empty are ranks without traffic
-        np.concatenate([first, second]),
-        np.concatenate([second, first]),
-        np.tile(traffic.volume[apart] + traffic.messages[apart], 2).astype(np.float64),
-    )
+    weight = np.tile(traffic.volume[apart] + traffic.messages[apart], 2).astype(np.float64)
+    ends = np.concatenate([first, second]), np.concatenate([second, first])
+    # Slots that stay empty are ranks without traffic.
+    whole = csr_array(coo_array((weight, ends), shape=(where.room, where.room)))
     at = fabric.numbers(where.hosts)
-    arranged = arranged and 1 < where.nodes <= MOST_NODES
-    apart = distances_of(fabric, at) if arranged else None
-    node_of = _halve_network(whole, _Job(where, fabric, at, seed), apart)
-    if apart is not None:
-        node_of = swapped_nodes(_between(whole, node_of, where), apart, where.slots)[node_of]
-    kind = BISECTED if apart is None else ARRANGED
-    return rank_map(kind, node_of[: traffic.ranks], where.hosts)
-
-
-def _between(graph: _Graph, node_of: Ints, where: Allocation) -> Floats:
-    """Return the bytes from node to node, none from a node to itself."""
-    number = where.nodes
-    key = node_of[graph.vertex] * number + node_of[graph.to]
-    found = sums(key, graph.weight, number**2).reshape(number, number)
-    np.fill_diagonal(found, 0.0)
-    return found
+    if not (arranged and 1 < where.nodes <= MOST_NODES):
+        node_of = _halve_network(whole, where, fabric, at, seed, None)
+        return rank_map(BISECTED, node_of[: traffic.ranks], where.hosts)
+    far = fabric.apart(at).astype(np.float64)
+    node_of = _halve_network(whole, where, fabric, at, seed, far)
+    rows, columns = whole.nonzero()
+    pairs = node_of[rows] * where.nodes + node_of[columns]
+    between = sums(pairs, whole.data, where.nodes**2).reshape(where.nodes, where.nodes)
+    np.fill_diagonal(between, 0.0)
+    node_of = swapped_nodes(between, far, where.slots)[node_of]
+    return rank_map(ARRANGED, node_of[: traffic.ranks], where.hosts)
 
 
 def improve_by_swaps(
@@ -188,58 +142,43 @@ def _swap_ranks(placed: RankMap, one: int, other: int, whole: bool) -> Ints | No
     return node_of
 
 
-def _halve_network(whole: _Graph, job: _Job, apart: Floats | None) -> Ints:
+def _halve_network(
+    whole: csr_array, where: Allocation, fabric: Fabric, at: Ints, seed: int, apart: Floats | None
+) -> Ints:
     """Return the node of each rank; all parts of one size are halved before smaller ones are.
 
+    ``whole``: bytes between ranks, both ways together. ``at``: number of each node in the network.
     ``apart``: links between nodes; of two halves each then goes nearer to what it talks to.
     """
-    parts = _Parts(whole, job.where.room, job.where.nodes)
-    waiting = deque([(whole, np.arange(job.where.room), np.arange(job.where.nodes))])
+    waiting = deque([(whole, np.arange(where.room), np.arange(where.nodes))])
+    # The part that each rank and each node is in, known by its first node.
+    of_ranks = np.zeros(where.room, dtype=np.int64)
+    of_nodes = np.zeros(where.nodes, dtype=np.int64)
     while waiting:
         graph, ranks, nodes = waiting.popleft()
         if len(nodes) == 1:
             continue
-        halves = _two(nodes, job.fabric, job.at)
-        slots = [int(job.where.slots[half].sum()) for half in halves]
-        first = _cut(graph, slots[0], job.seed)
+        halves = _two(nodes, fabric, at)
+        slots = [int(where.slots[half].sum()) for half in halves]
+        first = _cut(graph, slots[0], seed)
         if apart is not None and slots[0] == slots[1]:
-            sent = parts.sent(ranks[first]), parts.sent(ranks[~first])
-            if nearer_changed(sent, halves, apart):
+            one, other = (_sent(whole, ranks[side], of_ranks, of_nodes) for side in (first, ~first))
+            if nearer_changed((one, other), halves, apart):
                 first = ~first
         for side, half in zip((first, ~first), halves, strict=True):
-            parts.put(ranks[side], half)
-            waiting.append((graph.part(np.flatnonzero(side)), ranks[side], half))
-    return parts.of_nodes[parts.of_ranks]
+            of_ranks[ranks[side]] = of_nodes[half] = half[0]
+            waiting.append((graph[side][:, side], ranks[side], half))
+    return of_ranks
 
 
-class _Parts:
-    """Which ranks are on which nodes so far: ``of_ranks``: part of each, ``of_nodes``: its node.
-
-    A part is known by its first node once it has one only.
-    """
-
-    def __init__(self, graph: _Graph, ranks: int, nodes: int) -> None:
-        self._graph = graph
-        self.of_ranks = np.zeros(ranks, dtype=np.int64)
-        self.of_nodes = np.zeros(1, dtype=np.int64)
-        self._part = np.zeros(nodes, dtype=np.int64)
-
-    def put(self, ranks: Ints, nodes: Ints) -> None:
-        """Make a part of its own of some ranks and nodes."""
-        number = len(self.of_nodes)
-        self.of_ranks[ranks], self._part[nodes] = number, number
-        self.of_nodes = np.append(self.of_nodes, nodes[0])
-
-    def sent(self, ranks: Ints) -> Floats:
-        """Return the bytes between ranks and every node; those of a part go to all of its nodes
-        alike, what stays in the part of the ranks nowhere."""
-        start, number = self._graph.start[ranks], np.diff(self._graph.start)[ranks]
-        rows = np.repeat(start - np.cumsum(number) + number, number) + np.arange(number.sum())
-        part = self.of_ranks[self._graph.to[rows]]
-        found = sums(part, self._graph.weight[rows], len(self.of_nodes))
-        found[self.of_ranks[ranks[:1]]] = 0.0
-        share = found / np.maximum(np.bincount(self._part, minlength=len(found)), 1)
-        return np.asarray(share[self._part], dtype=np.float64)
+def _sent(whole: csr_array, ranks: Ints, of_ranks: Ints, of_nodes: Ints) -> Floats:
+    """Return the bytes between ranks and every node; those of a part go to all of its nodes
+    alike, what stays in the part of the ranks nowhere."""
+    rows = whole[ranks]
+    found = sums(of_ranks[rows.indices], rows.data, len(of_nodes))
+    found[of_ranks[ranks[:1]]] = 0.0
+    share = found / np.maximum(np.bincount(of_nodes, minlength=len(found)), 1)
+    return np.asarray(share[of_nodes], dtype=np.float64)
 
 
 def _two(nodes: Ints, fabric: Fabric, at: Ints) -> tuple[Ints, Ints]:
@@ -260,48 +199,34 @@ def _two(nodes: Ints, fabric: Fabric, at: Ints) -> tuple[Ints, Ints]:
     return nodes[: len(nodes) // 2], nodes[len(nodes) // 2 :]
 
 
-def _cut(graph: _Graph, size: int, seed: int) -> Bools:
+def _cut(graph: csr_array, size: int, seed: int) -> Bools:
     """Return which ranks are in the first part, ``size`` of them."""
-    number = len(graph.start) - 1
-    if not len(graph.to):
+    number = graph.shape[0]
+    if not graph.nnz:
         return np.arange(number) < size
-    weights = np.maximum(np.rint(graph.weight * (_WHOLE / graph.weight.sum())), 1).astype(np.int64)
-    parts = _partition_graph(graph, weights, seed)
-    first = np.asarray(parts, dtype=np.int64) == 0
-    if abs(int(first.sum()) - size) > abs(number - int(first.sum()) - size):
-        first = ~first
-    return _balance_parts(graph, first, size)
-
-
-def _partition_graph(graph: _Graph, weights: Ints, seed: int) -> list[int]:
     try:
         import kahip
     except ImportError as error:
         raise P3SError(
             "cutting the traffic needs KaHIP, which is not installed; pip install 'p3s[placement]'"
         ) from error
-    ones = [1] * (len(graph.start) - 1)
+    weights = np.maximum(np.rint(graph.data * (_WHOLE / graph.sum())), 1).astype(np.int64)
     _, parts = kahip.kaffpa(
-        ones, graph.start.tolist(), weights.tolist(), graph.to.tolist(), 2, _UNEVEN, True, seed,
-        kahip.ECO,
+        [1] * number, graph.indptr.tolist(), weights.tolist(), graph.indices.tolist(), 2, _UNEVEN,
+        True, seed, kahip.ECO,
     )  # fmt: skip
-    return list(parts)
+    first = np.asarray(parts, dtype=np.int64) == 0
+    if abs(int(first.sum()) - size) > abs(number - int(first.sum()) - size):
+        first = ~first
+    return _balance_parts(graph, first, size)
 
 
-def _balance_parts(graph: _Graph, first: Bools, size: int) -> Bools:
+def _balance_parts(graph: csr_array, first: Bools, size: int) -> Bools:
     """Move those ranks to the other side that cost the least, until the first part has its size."""
-    vertex, side = graph.vertex, first.copy()
+    side = first.copy()
+    vertex, to = graph.nonzero()
     while (extra := int(side.sum()) - size) != 0:
-        same = side[vertex] == side[graph.to]
-        loss = sums(vertex, np.where(same, graph.weight, -graph.weight), len(side))
+        loss = sums(vertex, np.where(side[vertex] == side[to], graph.data, -graph.data), len(side))
         movable = np.flatnonzero(side == (extra > 0))
         side[movable[int(loss[movable].argmin())]] ^= True
     return side
-
-
-def _graph(number: int, first: Ints, second: Ints, weight: Floats) -> _Graph:
-    """Return the graph of rows, those of the same two vertices added up."""
-    key, place = np.unique(first * number + second, return_inverse=True)
-    start = np.zeros(number + 1, dtype=np.int64)
-    np.cumsum(np.bincount(key // number, minlength=number), out=start[1:])
-    return _Graph(start, key % number, sums(place.ravel(), weight, len(key)))

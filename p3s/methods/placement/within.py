@@ -19,29 +19,30 @@ from p3s.program.mapping import RankMap
 
 @dataclass(frozen=True, eq=False)
 class OnCores:
-    """The core of each rank, a number in ``inside.cores``."""
+    """The core of each rank, a number in ``inside``."""
 
     inside: Inside
     core_of: Ints
 
     def between_sockets(self, traffic: Traffic, placed: RankMap) -> int:
         """Return the bytes that ranks of one node send from one socket to another."""
-        socket = np.array([core.socket for core in self.inside.cores])[self.core_of]
+        socket = self.inside.socket[self.core_of]
         same = placed.node_of[traffic.source] == placed.node_of[traffic.dest]
         apart = socket[traffic.source] != socket[traffic.dest]
         return int(traffic.volume[same & apart].sum())
 
     def slot(self, rank: int) -> str:
         """Return where a rank is as rankfiles have it: socket and core."""
-        core = self.inside.cores[int(self.core_of[rank])]
-        return f"{core.socket}:{core.number}"
+        core = int(self.core_of[rank])
+        socket = self.inside.socket
+        return f"{socket[core]}:{(socket[:core] == socket[core]).sum()}"
 
 
 def in_order(placed: RankMap, inside: Inside) -> OnCores:
     """Return ranks on cores in their order. Errors: UsageError where there are too few."""
-    if int(placed.slot_of.max()) >= len(inside.cores):
+    if int(placed.slot_of.max()) >= len(inside):
         raise UsageError(
-            f"{inside.source}: has {len(inside.cores)} cores, a node gets "
+            f"{inside.source}: has {len(inside)} cores, a node gets "
             f"{int(placed.sizes.max())} ranks; give fewer ranks per node"
         )
     return OnCores(inside, placed.slot_of)
@@ -56,7 +57,7 @@ def on_cores(traffic: Traffic, placed: RankMap, inside: Inside) -> OnCores:
     caches = inside.caches
     where, tree = allocation(len(caches), caches.tolist()), inside.tree()
     first = np.cumsum(caches) - caches
-    by_cache = np.argsort([core.cache for core in inside.cores], kind="stable")
+    by_cache = np.argsort(inside.cache, kind="stable")
     core_of = np.zeros(placed.n, dtype=np.int64)
     for node in np.unique(placed.node_of).tolist():
         ranks = placed.ranks_of(node)

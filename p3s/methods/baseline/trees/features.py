@@ -35,8 +35,8 @@ class Caches:
 
 def read_caches(path: Path) -> Caches:
     """Read what ``lstopo --of xml`` has written of a node; errors as of :func:`read_inside`."""
-    cores = read_inside(path).cores
-    return Caches(*np.array([(core.socket, core.l3, core.l2) for core in cores]).T)
+    found = read_inside(path)
+    return Caches(found.socket, found.l3, found.l2)
 
 
 #: Names of the variables that :func:`counters` gives.

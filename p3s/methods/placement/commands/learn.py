@@ -40,7 +40,7 @@ def learn(
     way: str = option(
         "",
         "--way NAME",
-        "A, B, C, corrected, SV, MV, H1 or H2 [default: of C and corrected the better one].",
+        "A, B, C, corrected, SV, MV or H1 to H6 [default: of C and corrected the better one].",
     ),
     patterns: str = option(
         "", "--patterns NAMES", "Measured beside random pairs: halo2d, halo3d, rows."
@@ -72,18 +72,18 @@ def learn(
     from p3s.methods.placement.learned import doubts, save
     from p3s.methods.placement.training.campaign import PATTERNS, Settings
     from p3s.methods.placement.training.card import print_card
-    from p3s.methods.placement.training.train import LearnRequest, learn_machine, prepare_machine
+    from p3s.methods.placement.training.train import NAMES, learn_machine, prepare_machine
 
     _check(simgrid, hosts, launcher, output)
     limit = None if simgrid is not None else seconds_of(budget, "--budget")
     kinds = tuple(filter(None, patterns.split(",")))
     if strange := [each for each in kinds if each not in PATTERNS]:
         raise UsageError(f"--patterns {strange[0]}: there are {', '.join(PATTERNS)}")
+    if way and way not in NAMES:
+        raise UsageError(f"--way {way}: there are {', '.join(NAMES)}")
     settings = Settings(ranks, ppn, phases, seed, limit, kinds)
     words = words_of(launcher, "--launcher")
-    ready = prepare_machine(
-        LearnRequest(simgrid, hosts_of(hosts), words, topology, name, way, settings)
-    )
+    ready = prepare_machine(simgrid, hosts_of(hosts), words, topology, name, settings)
     directory = data or output.with_suffix(".phases")
     with progress(1) as bar:
         bar.start("measuring")

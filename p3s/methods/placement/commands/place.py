@@ -114,7 +114,7 @@ def place(
     if param or has_parameters(study_dir):
         with progress(2) as bar:
             study_dir = at_value(study_dir, param, bar)
-    cores = 0 if told.inside is None else len(told.inside.cores)
+    cores = 0 if told.inside is None else len(told.inside)
     there = Nodes(nodes, each[0] or cores, hosts_of(hosts))
     if several:
         return _advise(study_dir, wanted, each, there, request, search, told)
@@ -209,21 +209,18 @@ def _text(job: Job, where: RankMap, told: _Output) -> tuple[str, str]:
 
 def _on_cores(job: Job, where: RankMap, inside: Inside) -> OnCores:
     """Return the core of each rank."""
-    from p3s.methods.placement.phases import all_traffic
     from p3s.methods.placement.within import on_cores
 
-    return on_cores(all_traffic(job.phases, job.n), where, inside)
+    return on_cores(job.whole, where, inside)
 
 
 def _say_saved(job: Job, where: RankMap, inside: Inside) -> None:
     """Say what goes from socket to socket, and what would if ranks were on cores in order."""
-    from p3s.methods.placement.phases import all_traffic
     from p3s.methods.placement.within import in_order
     from p3s.report.phase_table import volume
 
-    sent = all_traffic(job.phases, job.n)
     usual, found = in_order(where, inside), _on_cores(job, where, inside)
-    before, after = (volume(each.between_sockets(sent, where)) for each in (usual, found))
+    before, after = (volume(each.between_sockets(job.whole, where)) for each in (usual, found))
     say(f"between sockets of a node: {after}; {before} with ranks on cores in their order")
 
 

@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from p3s.base.arrays import Floats, Ints
+from p3s.base.arrays import Floats
 from p3s.base.records import Traces, scaled_dir
 from p3s.machine.topology.fabric import Fabric
 from p3s.methods.placement.allocation import Allocation
 from p3s.methods.placement.links import paths
-from p3s.methods.placement.phases import PhaseTraffic, Traffic, phase_traffic
+from p3s.methods.placement.phases import PhaseTraffic, Traffic, all_traffic, phase_traffic
 from p3s.predict.estimators import settings
 from p3s.predict.estimators.machine import simulate_input
 from p3s.predict.estimators.messages import Messages
@@ -23,17 +23,12 @@ from p3s.program.mapping import RankMap, block
 from p3s.simulate.network import Network
 
 
-def _nothing(_: str) -> None:
-    """Say nothing."""
-
-
 @dataclass(frozen=True, eq=False)
 class Job:
     """``n`` processes of a traced program on the nodes of an allocation.
 
     ``fabric``: the network between all nodes; ``known``: whether anybody has said it, else messages
-    cost what ``messages`` says of nodes in a row. ``program``: what is simulated. ``alone``: times
-    without communication.
+    cost what ``messages`` says of nodes in a row. ``notes``: what is said before it is simulated.
     """
 
     traces: Traces
@@ -42,9 +37,18 @@ class Job:
     fabric: Fabric
     known: bool
     messages: Messages
-    program: Program
-    alone: PhaseTimes
-    say: Callable[[str], None] = _nothing
+    notes: tuple[str, ...] = ()
+    say: Callable[[str], None] = lambda _: None
+
+    @cached_property
+    def program(self) -> Program:
+        """What is simulated."""
+        return read_program(scaled_dir(self.traces.root, self.n), queues=self.messages.queues)
+
+    @cached_property
+    def alone(self) -> PhaseTimes:
+        """Times without communication."""
+        return computation(scaled_dir(self.traces.root, self.n))
 
     @cached_property
     def network(self) -> Network:
@@ -64,10 +68,15 @@ class Job:
         """What each phase sends."""
         return self.sent[0]
 
+    @cached_property
+    def whole(self) -> Traffic:
+        """What all phases send together."""
+        return all_traffic(self.phases, self.n)
+
     def times(self, where: RankMap) -> PhaseTimes:
         """Return times with ranks on nodes, by the simulation; computation does not vary."""
         used, node_of = np.unique(where.node_of, return_inverse=True)
-        names = _network_names(self, used)
+        names = tuple(self.where.hosts[k] or f"+n{k}" for k in used.tolist())
         there = RankMap(where.kind, node_of.ravel(), where.slot_of, names)
         wires = settings.wired_on(self.fabric, there) if self.known else None
         ready = on_nodes(self.program, self.messages.library, there, wires)
@@ -81,27 +90,4 @@ class Job:
     def loads(self, sent: Traffic, where: RankMap) -> Floats:
         """Return the bytes on each directed link of the network."""
         found = paths(sent, where, self.fabric)
-        apart = found.source != found.dest
-        return self.fabric.loads(found.source[apart], found.dest[apart], found.nbytes[apart])
-
-
-def _network_names(job: Job, used: Ints) -> tuple[str, ...]:
-    """Return the names of the nodes that are used, by number where they have none."""
-    return tuple(job.where.hosts[k] or f"+n{k}" for k in used.tolist())
-
-
-def job_of(
-    traces: Traces,
-    n: int,
-    where: Allocation,
-    fabric: Fabric,
-    messages: Messages,
-    *,
-    known: bool = True,
-    say: Callable[[str], None] = _nothing,
-) -> Job:
-    """Return the processes of a scaled trace on nodes. Errors: P3SError, UsageError."""
-    where.check(n)
-    program = read_program(scaled_dir(traces.root, n), queues=messages.queues)
-    times = computation(scaled_dir(traces.root, n))
-    return Job(traces, n, where, fabric, known, messages, program, times, say)
+        return self.fabric.loads(found.source, found.dest, found.nbytes)

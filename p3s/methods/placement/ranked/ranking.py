@@ -12,8 +12,7 @@ from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
 from p3s.base.text import plural
 from p3s.methods.placement.candidates import USUAL, candidates
-from p3s.methods.placement.costs import CostModel, QuickCost, whole_cost
-from p3s.methods.placement.phases import PhaseTraffic, all_traffic
+from p3s.methods.placement.costs import CostModel, QuickCost, Seconds, whole_cost
 from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.result import Proposal, by_cost, by_simulation, rank_proposals
 from p3s.methods.placement.ranked.types import Placements
@@ -58,7 +57,10 @@ def placements(
     found = _sort_proposals(
         job, _proposals(job, grid, order, search, notes, progress), model, progress
     )
-    number = _affordable(job) if search.simulated is None else search.simulated
+    number = search.simulated
+    if number is None:
+        steps = sum(len(section.steps) for section in job.program.sections)
+        number = int(np.clip(_STEPS // max(steps, 1), *_SIMULATED))
     simulated = _finalists(job, found, number)
     progress.expect(len(simulated))
     timed: dict[int, PhaseTimes] = {}
@@ -68,7 +70,7 @@ def placements(
         progress.step()
     if timed:
         progress.say(f"n={job.n}: simulated {len(timed)} of {plural(len(found), 'placement')}")
-    by = {k: by_simulation(found[k], times) for k, times in timed.items()}
+    by = {k: by_simulation(job, found[k], times) for k, times in timed.items()}
     if not by:
         cheapest = _finalists(job, found, _SIMULATED[0])
         by = {k: by_cost(job, model, found[k]) for k in cheapest}
@@ -97,9 +99,8 @@ def _proposals(
     )
     progress.start("halving network and traffic")
     try:
-        sent = all_traffic(job.phases, job.n)
         made = [
-            bisect_ranks(sent, job.where, job.fabric, search.seed, arranged=arranged)
+            bisect_ranks(job.whole, job.where, job.fabric, search.seed, arranged=arranged)
             for arranged in (False, True)
         ]
     except P3SError as err:
@@ -115,30 +116,22 @@ def _sort_proposals(
 ) -> list[Proposal]:
     """Return proposals by their cost, with what swaps make of the cheapest one."""
 
-    def cost(where: RankMap) -> float:
-        return whole_cost(model, job.phases, where, job.fabric).middle
+    def cost(where: RankMap) -> Seconds:
+        return whole_cost(model, job.phases, where, job.fabric)
 
     found = []
     for where in proposals:
         progress.start(f"cost of {where.kind}")
-        found.append(Proposal(where, whole_cost(model, job.phases, where, job.fabric)))
+        found.append(Proposal(where, cost(where)))
     best = min(found, key=lambda one: one.cost.middle)
     progress.start(f"swaps from {best.where.kind}")
-    trials = _trials(job.phases) if isinstance(model, QuickCost) else _SWAPS[0]
-    swapped, least = improve_by_swaps(best.where, cost, trials)
+    rows = sum(len(phase.traffic) for phase in job.phases)
+    many = int(np.clip(_SWAP_ROWS // max(rows, 1), *_SWAPS))
+    trials = many if isinstance(model, QuickCost) else _SWAPS[0]
+    swapped, least = improve_by_swaps(best.where, lambda where: cost(where).middle, trials)
     if least < best.cost.middle * (1 - _BETTER):
-        found.append(Proposal(swapped, whole_cost(model, job.phases, swapped, job.fabric)))
+        found.append(Proposal(swapped, cost(swapped)))
     return sorted(found, key=lambda one: one.cost.middle)
-
-
-def _trials(phases: Sequence[PhaseTraffic]) -> int:
-    rows = sum(len(phase.traffic) for phase in phases)
-    return int(np.clip(_SWAP_ROWS // max(rows, 1), *_SWAPS))
-
-
-def _affordable(job: Job) -> int:
-    steps = sum(len(section.steps) for section in job.program.sections)
-    return int(np.clip(_STEPS // max(steps, 1), *_SIMULATED))
 
 
 def _finalists(job: Job, found: Sequence[Proposal], number: int) -> list[int]:
@@ -149,13 +142,12 @@ def _finalists(job: Job, found: Sequence[Proposal], number: int) -> list[int]:
     if not number:
         return []
     usual = [k for k, one in enumerate(found) if one.where.kind in (BLOCK, CYCLIC)]
-    sent = all_traffic(job.phases, job.n)
     seen: set[tuple[float, bytes]] = set()
     chosen: list[int] = []
     for k, one in enumerate(found):
         if len(chosen) == number:
             break
-        loads = job.loads(sent, one.where)
+        loads = job.loads(job.whole, one.where)
         key = (float(f"{one.cost.middle:.9g}"), np.sort(loads).tobytes())
         if key not in seen:
             chosen.append(k)

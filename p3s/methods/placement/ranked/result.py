@@ -13,7 +13,6 @@ from p3s.base.text import percent
 from p3s.laws.statistics import Z90
 from p3s.methods.placement.costs import CostModel, LearnedCost, Seconds
 from p3s.methods.placement.learned import doubts as doubts_of_card
-from p3s.methods.placement.phases import all_traffic
 from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.types import Gain, PhaseUnder, Placements, Ranked, matters
 from p3s.predict import doubts
@@ -40,7 +39,8 @@ class Draws:
     @property
     def regret(self) -> Floats:
         """Return the mean of by what share each misses the least time."""
-        return np.asarray((self.seconds / self._least - 1.0).mean(axis=0))
+        least = self.seconds.min(axis=1, keepdims=True)
+        return np.asarray((self.seconds / least - 1.0).mean(axis=0))
 
     @property
     def chance(self) -> Floats:
@@ -49,21 +49,11 @@ class Draws:
         found = np.bincount(best, minlength=self.seconds.shape[1])
         return np.asarray(found / len(self.seconds), dtype=np.float64)
 
-    @property
-    def _least(self) -> Floats:
-        return np.asarray(self.seconds.min(axis=1, keepdims=True), dtype=np.float64)
-
     def gain(self, one: int, over: int) -> tuple[float, float]:
         """Return the ends of the share of another's time by which one is faster."""
         share = 1.0 - self.seconds[:, one] / self.seconds[:, over]
         low, high = np.quantile(share, _ENDS)
         return float(low), float(high)
-
-
-def widen_interval(middle: float, low: float, high: float, own: float = OWN) -> tuple[float, float]:
-    """Return the interval of a time from that of its messages and what placements are off by."""
-    more = Z90 * own * middle
-    return middle - math.hypot(middle - low, more), middle + math.hypot(high - middle, more)
 
 
 def sample_intervals(
@@ -92,7 +82,7 @@ class Proposal:
     cost: Seconds
 
 
-def _describe_untimed(one: Proposal) -> Ranked:
+def _untimed(one: Proposal) -> Ranked:
     """Return what is said of a placement that has no time."""
     return Ranked(
         name=one.where.kind,
@@ -109,19 +99,21 @@ def _describe_untimed(one: Proposal) -> Ranked:
     )
 
 
-def by_simulation(one: Proposal, times: PhaseTimes) -> Ranked:
-    """Return a placement with the run time that was simulated; its interval is that of messages."""
+def by_simulation(job: Job, one: Proposal, times: PhaseTimes) -> Ranked:
+    """Return a placement with the run time that was simulated.
+
+    Its interval is that of messages, and of what placements are off by themselves.
+    """
+    time_s, more = times.run_s, Z90 * OWN * times.run_s
+    low, high = (
+        total(times.own + comm, times.mpi.estimator) for comm in (times.mpi.low, times.mpi.high)
+    )
+    low, high = time_s - math.hypot(time_s - low, more), time_s + math.hypot(high - time_s, more)
     phases = tuple(
         PhaseUnder(phase=each.phase, name=each.name, time_s=each.time_s, comm_s=each.comm_s)
         for each in phases_of(times)
     )
-    low, high = (
-        total(times.own + comm, times.mpi.estimator) for comm in (times.mpi.low, times.mpi.high)
-    )
-    low, high = widen_interval(times.run_s, low, high)
-    return replace(
-        _describe_untimed(one), time_s=times.run_s, low_s=low, high_s=high, phases=phases
-    )
+    return _timed(job, one, (time_s, low, high), phases)
 
 
 def by_cost(job: Job, model: CostModel, one: Proposal) -> Ranked:
@@ -129,25 +121,32 @@ def by_cost(job: Job, model: CostModel, one: Proposal) -> Ranked:
 
     No waiting, no overlap.
     """
-    rank = int(job.alone.compute.sum(axis=1).argmax())
-    compute = dict(
-        zip((p["phase"] for p in job.alone.phases), job.alone.compute[rank].tolist(), strict=True)
-    )
-    names = {int(p["phase"]): str(p.get("name", p["phase"])) for p in job.alone.phases}
+    compute = job.alone.compute[job.alone.compute.sum(axis=1).argmax()]
     comm = {p.phase: model.of(p, one.where, job.fabric).middle for p in job.phases}
-    phases = tuple(
-        PhaseUnder(
-            phase=number,
-            name=name,
-            time_s=compute.get(number, 0.0) + comm.get(number, 0.0),
-            comm_s=comm.get(number, 0.0),
-        )
-        for number, name in names.items()
+    phases = []
+    for phase, alone in zip(job.alone.phases, compute.tolist(), strict=True):
+        number = int(phase["phase"])
+        sent, name = comm.get(number, 0.0), str(phase.get("name", number))
+        phases.append(PhaseUnder(phase=number, name=name, time_s=alone + sent, comm_s=sent))
+    cost, whole = one.cost, float(compute.sum())
+    ends = (None if end is None else whole + end for end in (cost.middle, cost.low, cost.high))
+    return _timed(job, one, tuple(ends), tuple(phases))
+
+
+def _timed(
+    job: Job, one: Proposal, times: tuple[float | None, ...], phases: tuple[PhaseUnder, ...]
+) -> Ranked:
+    """Return a placement with its time and the ends of that, its phases, and its nodes."""
+    time_s, low, high = times
+    return replace(
+        _untimed(one),
+        time_s=time_s,
+        low_s=low,
+        high_s=high,
+        busiest=float(job.loads(job.whole, one.where).max(initial=0.0)),
+        node_of=tuple(one.where.node_of.tolist()),
+        phases=phases,
     )
-    alone, cost = float(job.alone.compute[rank].sum()), one.cost
-    low, high = (None if end is None else alone + end for end in (cost.low, cost.high))
-    time_s = alone + cost.middle
-    return replace(_describe_untimed(one), time_s=time_s, low_s=low, high_s=high, phases=phases)
 
 
 def rank_proposals(
@@ -163,12 +162,12 @@ def rank_proposals(
     ``simulated``: what the simulation says, none where the times are sums of costs.
     """
     order = sorted(by, key=lambda k: by[k].time_s or 0.0)
-    timed = [_add_nodes(job, by[k], found[k].where) for k in order]
+    timed = [by[k] for k in order]
     draws = _draws(timed)
     if draws is not None:
         surest = zip(timed, draws.regret.tolist(), draws.chance.tolist(), strict=True)
         timed = [replace(one, regret=regret, chance=chance) for one, regret, chance in surest]
-    rest = [_describe_untimed(one) for k, one in enumerate(found) if k not in by]
+    rest = [_untimed(one) for k, one in enumerate(found) if k not in by]
     unknown = job.sent[1]
     return Placements(
         n=job.n,
@@ -188,12 +187,6 @@ def rank_proposals(
         ),
         notes=tuple(notes),
     )
-
-
-def _add_nodes(job: Job, one: Ranked, where: RankMap) -> Ranked:
-    """Return a placement with the node of each rank, and the bytes on the busiest link."""
-    busiest = float(job.loads(all_traffic(job.phases, job.n), where).max(initial=0.0))
-    return replace(one, busiest=busiest, node_of=tuple(where.node_of.tolist()))
 
 
 def _draws(timed: Sequence[Ranked]) -> Draws | None:

@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.base.records import Traces
 from p3s.base.text import figures
-from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import name_nodes, read_fabric
 from p3s.machine.topology.trees import one_switch
-from p3s.methods.placement.allocation import Allocation, allocation
-from p3s.methods.placement.costs import LearnedCost, cost_of
-from p3s.methods.placement.ranked.job import Job, job_of
+from p3s.methods.placement.allocation import allocation
+from p3s.methods.placement.costs import LearnedCost, cost_of, network_id
+from p3s.methods.placement.ranked.job import Job
 from p3s.methods.placement.ranked.ranking import Search, placements
 from p3s.methods.placement.ranked.types import Advice, Placements, advice_of, save
 from p3s.model.stage import load
-from p3s.model.types import Model
 from p3s.pipeline.predicting import make_scaled_traces, message_costs
 from p3s.pipeline.prediction import AUTO, Request, request_of, told_of
 from p3s.predict.estimated import TYPICAL
@@ -33,7 +30,6 @@ from p3s.replay.settings import ReplaySettings
 if TYPE_CHECKING:
     from p3s.methods.placement.learned import LearnedModel
     from p3s.predict.estimators.messages import Messages
-    from p3s.simulate.network import Network
 
 #: Messages between the same two nodes, measured in two ways, differ by less than this factor.
 _ANOTHER = 3.0
@@ -88,8 +84,8 @@ def job_at(
     it is to be of this machine. Errors: P3SError and UsageError, in one line; nothing is written
     then.
     """
-    there = _find_machine(root, n, nodes, request, search)
-    return _job(make_scaled_traces(root, [n], progress), n, there, progress)
+    job = _find_job(root, n, nodes, request, search)
+    return _begin(job, make_scaled_traces(root, [n], progress), progress)
 
 
 def rank_placements(job: Job, search: Search, progress: Progress) -> Placements:
@@ -97,7 +93,7 @@ def rank_placements(job: Job, search: Search, progress: Progress) -> Placements:
 
     Errors: P3SError, in one line; nothing is written then.
     """
-    found = _placements(job, search, progress)
+    found = _rank(job, search, progress)
     save(job.traces.root, found)
     return found
 
@@ -121,10 +117,9 @@ def advise_counts(
         raise UsageError(
             f"--nodes {nodes.number}: too few for any of these counts; give more, or a larger --ppn"
         )
-    there = [(n, _find_machine(root, n, own, request, search)) for n, own in every]
+    jobs = [_find_job(root, n, own, request, search) for n, own in every]
     traces = make_scaled_traces(root, counts, progress)
-    jobs = (_job(traces, n, each, progress) for n, each in there)
-    return advice_of([_placements(job, search, progress) for job in jobs])
+    return advice_of([_rank(_begin(job, traces, progress), search, progress) for job in jobs])
 
 
 def _configurations(
@@ -140,55 +135,30 @@ def _configurations(
                 yield n, replace(nodes, number=needed, ppn=ppn, hosts=nodes.hosts[:needed])
 
 
-def fabric_of(topology: str, nodes: int, hosts: Sequence[str]) -> Fabric:
-    """Return the network that is told, with host names; without one, one switch for all nodes."""
-    fabric = read_fabric(topology, nodes) if topology else one_switch(nodes)
-    return name_nodes(fabric, hosts)
-
-
-def where_of(n: int, nodes: Nodes, cores: int, topology: str) -> tuple[Allocation, Fabric]:
-    """Return the nodes of a job and their network. Errors: UsageError, P3SError."""
-    ppn = nodes.ppn or cores
+def _find_job(root: Path, n: int, nodes: Nodes, request: Request, search: Search) -> Job:
+    """Return a job before its scaled trace is made: what it runs on. Errors: as of job_at."""
+    traces, how = message_costs(root, [n], request)
+    messages, topology = messages_of(traces, how), request.cluster.topology
+    ppn = nodes.ppn or messages.cores
     number = nodes.number or len(nodes.hosts) or -(-n // ppn)
     if nodes.hosts and len(nodes.hosts) < number:
         raise UsageError(f"--hosts names {len(nodes.hosts)} nodes, --nodes is {number}")
-    fabric = fabric_of(topology, number, nodes.hosts)
-    hosts = (nodes.hosts or fabric.about.hosts)[:number]
-    where = allocation(number, ppn, hosts)
+    fabric = read_fabric(topology, number) if topology else one_switch(number)
+    fabric = name_nodes(fabric, nodes.hosts)
+    where = allocation(number, ppn, (nodes.hosts or fabric.about.hosts)[:number])
     where.check(n)
-    return where, fabric
-
-
-@dataclass(frozen=True)
-class JobMachine:
-    """What a job runs on: what messages cost, its nodes, the network between them.
-
-    ``known``: whether the network was named. ``said``: which costs were taken where nobody named
-    them.
-    """
-
-    messages: Messages
-    where: Allocation
-    fabric: Fabric
-    known: bool
-    said: str
-
-
-def _find_machine(root: Path, n: int, nodes: Nodes, request: Request, search: Search) -> JobMachine:
-    traces, how = message_costs(root, [n], request)
-    messages, topology = messages_of(traces, how), request.cluster.topology
-    where, fabric = where_of(n, nodes, messages.cores, topology)
-    there = JobMachine(messages, where, fabric, bool(topology), told_of(how))
+    notes = tuple(filter(None, (told_of(how), *fabric.about.notes)))
+    job = Job(traces, n, where, fabric, bool(topology), messages, notes)
     if isinstance(search.model, LearnedCost):
-        check_model(search.model.model, there)
-    return there
+        check_model(search.model.model, job)
+    return job
 
 
-def _job(traces: Traces, n: int, there: JobMachine, progress: Progress) -> Job:
-    for note in filter(None, (there.said, *there.fabric.about.notes)):
+def _begin(job: Job, traces: Traces, progress: Progress) -> Job:
+    """Return a job whose scaled trace is there; say what is to be said of it."""
+    for note in job.notes:
         progress.say(note)
-    where, fabric, messages = there.where, there.fabric, there.messages
-    return job_of(traces, n, where, fabric, messages, known=there.known, say=progress.start)
+    return replace(job, traces=traces, say=progress.start)
 
 
 def messages_of(traces: Traces, how: Estimation) -> Messages:
@@ -202,44 +172,29 @@ def messages_of(traces: Traces, how: Estimation) -> Messages:
     return measured_messages(traces, how.machine, how.setting)
 
 
-def _placements(job: Job, search: Search, progress: Progress) -> Placements:
-    grid, order = grid_of(load(job.traces.root), job.n)
-    return placements(job, grid, order, search, progress)
+def _rank(job: Job, search: Search, progress: Progress) -> Placements:
+    at = load(job.traces.root).grid.family.at(job.n)
+    if at is None or (at.order is not None and len(at.order) != job.n):  # it leaves ranks out
+        return placements(job, (), None, search, progress)
+    return placements(job, at.dims, at.order, search, progress)
 
 
-def grid_of(model: Model, n: int) -> tuple[tuple[int, ...], Ints | None]:
-    """Return the process grid at ``n`` and the rank at each of its places; () without one.
-
-    A grid that leaves ranks out is none.
-    """
-    at = model.grid.family.at(n)
-    if at is None or (at.order is not None and len(at.order) != n):
-        return (), None
-    return at.dims, at.order
-
-
-def check_model(model: LearnedModel, there: JobMachine) -> None:
+def check_model(model: LearnedModel, job: Job) -> None:
     """Raise P3SError where a model of learned times is one of another machine.
 
     That of a machine that nobody has named is recognised by what messages cost, where both were
     measured.
     """
-    from p3s.methods.placement.costs import network_id
-
-    messages = there.messages
-    model.check(messages.machine, network_id(there.fabric))
+    messages = job.messages
+    model.check(messages.machine, network_id(job.fabric))
     if model.card.named or model.network is None or messages.name == TYPICAL:
         return
-    times = _times_slower(messages.on(there.where.nodes)[0], model.network)
+    sizes = np.geomspace(*_COMPARED)
+    networks = (messages.on(job.where.nodes)[0], model.network)
+    taken = [np.maximum(each.path(1).transfer.at(sizes), 1.0) for each in networks]
+    times = float(np.exp(np.mean(np.log(taken[0] / taken[1]))))
     if max(times, 1 / times) > _ANOTHER:
         raise P3SError(
             f"the communication model is of another machine: its messages take "
             f"{figures(1 / times)} times as long as those of {messages.machine}; learn one there"
         )
-
-
-def _times_slower(one: Network, other: Network) -> float:
-    """Return how many times as long messages between near nodes take on a network."""
-    sizes = np.geomspace(*_COMPARED)
-    taken = [each.path(1).transfer.at(sizes) for each in (one, other)]
-    return float(np.exp(np.mean(np.log(np.maximum(taken[0], 1.0) / np.maximum(taken[1], 1.0)))))

@@ -24,7 +24,7 @@ WAYS: Mapping[str, str] = {
     "corrected": "simulation, corrected by class C",
     "SV": "line of one feature (LinReg-SV)",
     "MV": "lines of several features (LinReg-MV)",
-    **{name: f"features {name} of SC13" for name in ("H1", "H2")},
+    **{name: f"features {name} of SC13" for name in ("H1", "H2", "H3", "H4", "H5", "H6")},
 }
 _CAVEATS: Mapping[str, str] = {
     "not-converged": "its trees have not learned all there is: more trees, or a larger rate",

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from p3s.base.arrays import Floats, Ints
+from p3s.base.arrays import Ints
 from p3s.base.errors import P3SError, UsageError
 from p3s.machine.topology.fabric import Fabric
 from p3s.machine.topology.read import read_fabric
 from p3s.machine.topology.trees import one_switch
-from p3s.methods.placement.costs import SIMULATED, network_id
+from p3s.methods.placement.costs import network_id
 from p3s.methods.placement.features import CLASS_A
-from p3s.methods.placement.learned import LearnedModel, Settings, cross_validated, learn
+from p3s.methods.placement.learned import LearnedModel, Settings, Way, cross_validated, learn
 from p3s.methods.placement.lines import Product, fit_nonnegative
 from p3s.methods.placement.ranking import Agreement, agreement
-from p3s.methods.placement.simulated import simulated_seconds
+from p3s.methods.placement.simulated import SIMULATED, simulated_features
 from p3s.methods.placement.training import platform
 from p3s.methods.placement.training.campaign import Settings as CampaignSettings
 from p3s.methods.placement.training.campaign import shapes
@@ -34,7 +34,8 @@ from p3s.simulate.network import Network
 ALPHA_BETA, MAX_BYTES, SIMULATION = "alpha-beta", "max-bytes", "simulation"
 A, B, C, CORRECTED = "A", "B", "C", "corrected"
 LEARNED = (A, B, C, CORRECTED)
-#: Lines of the source: of one feature, and of several in three ranges. Sets of features of SC13.
+#: Lines of the source: of one feature, and of several in three ranges. Sets of features of SC13
+#: (table 3), whose counters of switches are simulated.
 SV, MV = "SV", "MV"
 HYBRID = {
     "H1": ("avg bytes", "max bytes", "max FIFO"),
@@ -52,8 +53,6 @@ HYBRID = {
     ),
 }
 NAMES = (*LEARNED, SV, MV, *HYBRID)
-#: Features of these are read from a network's counters.
-_COUNTED = ("avg buffer", "avg delay")
 #: Class B has these beside those of class A.
 _CLASS_B = ("ND", "NM", "iND", "iNM")
 #: Features that a line goes first of in class C, beside what leaves the levels: what grows with the
@@ -68,34 +67,26 @@ _OCTAVES = 3
 TREES = Settings(trees=100, rate=0.1, depth=5, leaf=3, share=(0.5, 0.3))
 
 
-@dataclass(frozen=True)
-class Way:
-    """Features of a learned way, and products of them of which a line goes first."""
-
-    names: tuple[str, ...]
-    first: tuple[Product, ...]
-    fit: str = ""
-
-
 #: Trees of ways that are lines: one leaf, the middle of what the line misses.
 _LEAF = Settings(trees=1, rate=1.0, depth=1, leaf=1 << 30)
 
 
-def ways(names: Sequence[str]) -> dict[str, Way]:
-    """Return what each learned way uses of the features that there are."""
+def ways(names: Sequence[str], settings: Settings = TREES) -> dict[str, Way]:
+    """Return what each learned way uses of the features that are not simulated, and of these."""
     b = [x for x in names if x in ("TD", "TM") or x.partition("(")[0] in _CLASS_B]
     a = [*CLASS_A]
-    c = [x for x in names if x not in (*a, *b, SIMULATED)]
+    c = [x for x in names if x not in (*a, *b)]
     out = [x for x in c if x.endswith(("D(max)", "M(max)"))]
-    return {
-        SV: Way((*a, *b, *c), (), "single"),
-        MV: _several((*a, *b, *c)),
-        **{code: Way(each, ()) for code, each in HYBRID.items()},
-        A: Way(tuple(a), ()),
-        B: Way((*a, *b), ()),
-        C: Way((*a, *b, *c), _line((*_FIRST_B, *(x for x in _FIRST_C if x in c), *out))),
+    first = (*_FIRST_B, *(x for x in _FIRST_C if x in c), *out)
+    made = {
+        **{code: Way(each) for code, each in HYBRID.items()},
+        A: Way(tuple(a)),
+        B: Way((*a, *b)),
+        C: Way((*a, *b, *c), _line(first)),
         CORRECTED: Way((*a, *b, *c, SIMULATED), _line((SIMULATED,))),
     }
+    lines = {SV: Way((*a, *b, *c), (), "single", _LEAF), MV: _several((*a, *b, *c))}
+    return lines | {code: replace(each, settings=settings) for code, each in made.items()}
 
 
 def _several(names: tuple[str, ...]) -> Way:
@@ -117,7 +108,7 @@ def _several(names: tuple[str, ...]) -> Way:
         for where, terms in ranges.items()
         for term in terms
     ]
-    return Way(names, tuple(each for each in products if "" not in each), "robust")
+    return Way(names, tuple(each for each in products if "" not in each), "robust", _LEAF)
 
 
 def _line(names: Sequence[str]) -> tuple[Product, ...]:
@@ -141,53 +132,38 @@ def train(
     """
     network = network_of(data.probes, machine)
     rows = with_simulation(data, fabric, network)
-    known = ways(list(rows[0]))
+    known = ways(list(data.rows[0]), settings)
     table = _plain(data, fabric, network, rows)
     for code in dict.fromkeys((*LEARNED, *filter(None, [way]))):
-        each = known[code]
-        table[code] = cross_validated(
-            rows,
-            data.seconds,
-            data.execution,
-            each.names,
-            settings=_LEAF if each.fit else settings,
-            first=each.first,
-            fit=each.fit,
-        )
+        table[code] = cross_validated(rows, data.seconds, data.execution, known[code])
     chosen = way or (CORRECTED if table[CORRECTED].mmre < table[C].mmre else C)
     model = learn(
         rows,
         data.seconds,
         data.execution,
-        known[chosen].names,
+        known[chosen],
         machine=machine,
         network=network_name,
-        **options(rows, known[chosen], settings),
+        **differences(rows),
     )
+    simulated = not set(model.names) <= set(data.rows[0])
+    counters = {"switch counters": "simulated"} if simulated and chosen in HYBRID else {}
     card = replace(
         model.card,
         features=chosen,
         compared={code: found for code, found in table.items() if np.isfinite(found.score)},
-        facts=dict(facts),
+        facts={**facts, **counters},
     )
-    return replace(model, card=card, network=network if chosen == CORRECTED else None)
+    return replace(model, card=card, network=network if simulated else None)
 
 
-def options(
-    rows: Sequence[Mapping[str, float]], way: Way, settings: Settings = TREES
-) -> dict[str, Any]:
-    """Return the options of ``learn`` for random pairs.
+def differences(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Return the options of ``learn`` for what applications differ from random pairs in.
 
-    Applications differ from them in their allocation, in counts and lengths of messages, and go
-    beyond them in nodes and data.
+    That is their allocation, counts and lengths of messages; in nodes and data they go beyond.
     """
-    return {
-        "settings": _LEAF if way.fit else settings,
-        "first": way.first,
-        "fit": way.fit,
-        "apart": [_whole(rows, "PM(max)", 0), _whole(rows, "l(max)", _OCTAVES)],
-        "beyond": _BEYOND,
-    }
+    apart = [_whole(rows, "PM(max)", 0), _whole(rows, "l(max)", _OCTAVES)]
+    return {"apart": apart, "beyond": _BEYOND}
 
 
 def _whole(rows: Sequence[Mapping[str, float]], name: str, octaves: int) -> Ints:
@@ -199,7 +175,7 @@ def _whole(rows: Sequence[Mapping[str, float]], name: str, octaves: int) -> Ints
 def with_simulation(data: Dataset, fabric: Fabric, network: Network) -> list[dict[str, float]]:
     """Return the features of all phases with what the simulation says."""
     return [
-        {**row, SIMULATED: simulated_seconds(*phase, fabric, network)}
+        {**row, **simulated_features(*phase, fabric, network)}
         for row, phase in zip(data.rows, data.phases, strict=True)
     ]
 
@@ -208,38 +184,15 @@ def _plain(
     data: Dataset, fabric: Fabric, network: Network, rows: Sequence[Mapping[str, float]]
 ) -> dict[str, Agreement]:
     """Return how good the ways without learning are."""
-    t = data.seconds
-    hockney = hockney_of(data.probes, network)
-    simple = replace(hockney, gamma=0.0)
-    told: dict[str, Callable[[], Floats]] = {
-        ALPHA_BETA: lambda: np.array([seconds_of(simple, *p, fabric) for p in data.phases]),
-        MAX_BYTES: lambda: _of_max_bytes(rows, t),
-        SIMULATION: lambda: np.array([row[SIMULATED] for row in rows]),
+    simple = replace(hockney_of(data.probes, network), gamma=0.0)
+    busiest = {"max bytes": np.array([row["max bytes"] for row in rows])}
+    fitted = fit_nonnegative(_line(("max bytes",)), busiest, data.seconds)
+    found = {
+        ALPHA_BETA: np.array([seconds_of(simple, *p, fabric) for p in data.phases]),
+        MAX_BYTES: fitted.seconds(busiest),
+        SIMULATION: np.array([row[SIMULATED] for row in rows]),
     }
-    return {code: agreement(t, say()) for code, say in told.items()}
-
-
-def _of_max_bytes(rows: Sequence[Mapping[str, float]], t: Floats) -> Floats:
-    columns = {"max bytes": np.array([row["max bytes"] for row in rows])}
-    return fit_nonnegative(_line(("max bytes",)), columns, t).seconds(columns)
-
-
-@dataclass(frozen=True)
-class LearnRequest:
-    """What is to be learned.
-
-    ``platform``: of SimGrid, else ``hosts`` are started with ``launcher`` ("" and none: this
-    machine's). ``topology``: the same network for P3S, "" as far as the platform says. ``way``:
-    code of the features to use, "" for the best.
-    """
-
-    platform: Path | None
-    hosts: tuple[str, ...]
-    launcher: tuple[str, ...]
-    topology: str
-    name: str
-    way: str
-    settings: CampaignSettings
+    return {code: agreement(data.seconds, seconds) for code, seconds in found.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,69 +210,48 @@ class Ready:
     topology: str = ""
 
 
-def prepare_machine(wanted: LearnRequest) -> Ready:
-    """Return the machine, after everything about it has been checked; nothing is measured yet.
+def prepare_machine(
+    simgrid: Path | None,
+    hosts: tuple[str, ...],
+    launcher: tuple[str, ...],
+    topology: str,
+    name: str,
+    settings: CampaignSettings,
+) -> Ready:
+    """Return a machine, after everything about it has been checked; nothing is measured yet.
 
-    Errors: UsageError, P3SError: one line.
+    ``simgrid``: platform that SimGrid simulates, else ``hosts`` are started with ``launcher`` (this
+    machine's by default). ``topology``: its network, "" as far as the platform says; ``name``: what
+    it is called, "": nobody has said it. Errors: UsageError, P3SError: one line.
     """
     require_sklearn("learning a machine")
-    if wanted.way and wanted.way not in NAMES:
-        raise UsageError(f"--way {wanted.way}: there are {', '.join(NAMES)}")
-    if counted := [x for x in HYBRID.get(wanted.way, ()) if x.startswith(_COUNTED)]:
-        raise UsageError(
-            f"--way {wanted.way}: {counted[0]} is a counter of a network's switches, which nothing "
-            "reads here; H1 and H2 do without"
-        )
-    machine, hosts, name, facts = _machine(wanted)
-    _check_hosts(hosts)
-    topology = wanted.topology or _topology(wanted.platform)
-    fabric = read_fabric(topology, len(hosts)) if topology else one_switch(len(hosts))
-    nodes = _nodes(fabric, hosts)
-    order = np.argsort(nodes)
-    shapes(len(hosts), wanted.settings)
-    told = DatasetHeader(
-        wanted.name or name,
-        network_id(fabric),
-        tuple(nodes[order].tolist()),
-        tuple(hosts[k] for k in order.tolist()),
-        wanted.settings,
-    )
-    return Ready(told, fabric, machine, facts, bool(wanted.name), topology)
-
-
-def _machine(wanted: LearnRequest) -> tuple[Machine, tuple[str, ...], str, dict[str, str]]:
-    """Return a machine, its hosts, what it is called and what is known of it."""
-    if wanted.platform is None:
-        real = real_machine(wanted.launcher)
-        name = f"{real.mpi.family} {real.mpi.version}"
-        return real, wanted.hosts, name, {"measured with": name}
-    known = platform.hosts_of(wanted.platform)
-    missing = [host for host in wanted.hosts if host not in known]
-    if missing:
-        raise P3SError(f"{wanted.platform}: has no host {missing[0]}; correct --hosts")
-    facts = {"measured with": f"SimGrid, {wanted.platform.name}"}
-    hosts = wanted.hosts or known
-    return SimulatedMachine(wanted.platform), hosts, wanted.platform.stem, facts
-
-
-def _check_hosts(hosts: Sequence[str]) -> None:
+    machine: Machine
+    if simgrid is None:
+        machine = real_machine(launcher)
+        measured = known_as = f"{machine.mpi.family} {machine.mpi.version}"
+    else:
+        machine, known = SimulatedMachine(simgrid), platform.hosts_of(simgrid)
+        if missing := [host for host in hosts if host not in known]:
+            raise P3SError(f"{simgrid}: has no host {missing[0]}; correct --hosts")
+        measured, known_as = f"SimGrid, {simgrid.name}", simgrid.stem
+        hosts, topology = hosts or known, topology or platform.network_of(simgrid)
     twice = next((host for k, host in enumerate(hosts) if host in hosts[:k]), None)
     if twice is not None:
         raise UsageError(f"--hosts: {twice} is named twice; --ppn says how many ranks it has")
-
-
-def _topology(path: Path | None) -> str:
-    """Return the network of a platform, "" where there is none, or it is not known."""
-    return "" if path is None else platform.network_of(path)
-
-
-def _nodes(fabric: Fabric, hosts: Sequence[str]) -> np.ndarray:
-    """Return which node of the network each host is; in order where it names none."""
-    names = hosts if fabric.about.hosts else [""] * len(hosts)
-    nodes = fabric.numbers(names)
+    fabric = read_fabric(topology, len(hosts)) if topology else one_switch(len(hosts))
+    nodes = fabric.numbers(hosts if fabric.about.hosts else [""] * len(hosts))
     if len(set(nodes.tolist())) < len(nodes):
         raise P3SError(f"{fabric.about.source}: two of the hosts are one of its nodes")
-    return nodes
+    shapes(len(hosts), settings)
+    order = np.argsort(nodes)
+    told = DatasetHeader(
+        name or known_as,
+        network_id(fabric),
+        tuple(nodes[order].tolist()),
+        tuple(hosts[k] for k in order.tolist()),
+        settings,
+    )
+    return Ready(told, fabric, machine, {"measured with": measured}, bool(name), topology)
 
 
 def learn_machine(
