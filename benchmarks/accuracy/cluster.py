@@ -41,6 +41,8 @@ ALGORITHMS = {
 CREATIONS = ("comm_dup", "comm_split", "comm_create", "cart_create", "cart_sub", "graph_create")
 #: Those that are set where nothing else is said.
 SET = ("bcast", "allreduce")
+#: What the simulator prints where no rank goes on; its exit code is 0 all the same.
+_DEADLOCK = "Deadlock detected"
 _TIME = re.compile(r"Simulated time:\s*([0-9.eE+-]+)\s*seconds")
 #: A simulation of a few hundred ranks takes seconds, on a loaded machine a minute.
 TIMEOUT_S = 900.0
@@ -230,7 +232,7 @@ def simulate(
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     found = _TIME.search(text)
-    if process.returncode != 0 or found is None:
+    if process.returncode != 0 or found is None or _DEADLOCK in text:
         lines = [line for line in text.splitlines() if line.strip() and "/INFO]" not in line]
         raise SimulationError(
             f"{program.name} on {ranks} ranks: exit code {process.returncode}: "

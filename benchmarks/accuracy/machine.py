@@ -40,6 +40,8 @@ def save(path: Path, found: Mapping[str, Any], inside: Mapping[str, Any] | None 
     from p3s.machine import programs
     from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Cost, Curve, Facts, Machine
 
+    # Ranks of the simulator share a kernel, by which network.c tells machines apart.
+    found = {**found, "hosts": [f"n-{node}" for node in range(2)]}
     mpi = f"{' '.join(cluster.COLLECTIVES[1:])} as SMPI has it"
     own = inside and {**inside, "mpi": mpi, "ranges": programs.ranges(dict(inside))}
     # Every statement costs the same at any working set: that is what the cores are (counted.c).

@@ -154,13 +154,12 @@ def regression(study: Path, truth: Mapping[int, float]) -> dict[int, float]:
     """Return by how much a regression of the traced run times misses at the larger counts."""
     from p3s.base.errors import P3SError
     from p3s.laws.statistics import relative_error
-    from p3s.methods.baseline.fromstudy import times_of_study
+    from p3s.methods.baseline.fromstudy import times_in
     from p3s.methods.baseline.model import fit_series
     from p3s.methods.baseline.times import series_of
-    from p3s.pipeline.records import open_traces
 
     try:
-        whole = fit_series(series_of(times_of_study(open_traces(study)).runs))
+        whole = fit_series(series_of(times_in(study).runs))
     except P3SError as error:
         say(f"{study}: no regression: {error}")
         return {}

@@ -93,8 +93,7 @@ class Rest:
     nodes: numbered as in ``steps``; names: all steps of a run, ascending; always: those that all
     ranks have; same, alike: equal numbers for steps that do the same, or call the same, on the
     ranks of the full counts; later: by the number in ``alike``, the calls of steps that are the
-    same on all ranks; seen: iterations seen of
-    the loop whose end was farthest away.
+    same on all ranks; seen: iterations seen of the loop whose end was farthest away.
     """
 
     nodes: Mapping[tuple[str, str], int]
