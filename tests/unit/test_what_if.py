@@ -26,6 +26,7 @@ from p3s.pipeline.predicting import what_ifs_of
 from p3s.pipeline.saved import PredictionFile
 from p3s.predict.estimates import Estimation
 from p3s.predict.estimators import Setting, estimate
+from p3s.predict.times import with_communication
 from p3s.predict.types import PREDICTION, Prediction, WhatIf
 from p3s.predict.what_if.answers import with_answers
 from p3s.predict.what_if.changes import Change, Changes, check_phases, read_changes
@@ -276,7 +277,8 @@ def test_the_simulation_as_it_is_is_that_of_the_prediction(tmp_path: Path) -> No
     study = study_of(tmp_path, all_reduce(16, 8, [1 * MS] * 16))
     put_spread(study)
     there = Simulation(traces_of(study), 16, costs_of(traces_of(study), "machine", None, Setting()))
-    assert np.array_equal(there.base.times.mpi.comm, estimate("machine", traces_of(study), 16).comm)
+    said = with_communication(there.times, estimate("machine", traces_of(study), 16))
+    assert np.array_equal(there.base.times.mpi.comm, said.mpi.comm)
 
 
 def test_what_the_prediction_has_simulated_is_not_simulated_again(
