@@ -67,8 +67,12 @@ def is_missing(study: Study, stage: str, n: int = 0) -> bool:
 
 
 def ensure_signatures(study: Study, bar: Progress) -> list[int]:
-    """Characterize every count whose signature is missing or older than its runs."""
-    for np in study.counts():
+    """Characterize every count whose signature is missing or older than its runs.
+
+    Counts traced in full come first: they tell how programs go on that were ended.
+    """
+    ended = {run.np for run in traces_of(study).runs if run.ended}
+    for np in sorted(study.counts(), key=lambda np: (np in ended, np)):
         if is_missing(study, "signature", np):
             from p3s.signature.signature import characterize
 

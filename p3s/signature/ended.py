@@ -92,8 +92,9 @@ class Rest:
 
     nodes: numbered as in ``steps``; names: all steps of a run, ascending; always: those that all
     ranks have; same, alike: equal numbers for steps that do the same, or call the same, on the
-    ranks of the full counts; later: by the number in ``alike``, the calls of steps that are the
-    same on all ranks; seen: iterations seen of the loop whose end was farthest away.
+    ranks of the full counts; within: by the number in ``alike``, that of earlier steps which make
+    other calls beside those of this one, and the nodes of this one; later: the calls of steps that
+    are the same on all ranks; seen: iterations seen of the loop whose end was farthest away.
     """
 
     nodes: Mapping[tuple[str, str], int]
@@ -102,6 +103,7 @@ class Rest:
     always: Bools
     same: Ints
     alike: Ints
+    within: Mapping[int, tuple[int, Ints]]
     later: Mapping[int, tuple[LaterCall | Twin, ...]]
     seen: int
 
@@ -177,9 +179,14 @@ class Rest:
         begin = np.minimum.accumulate(begin[::-1])[::-1]  # a step that is not there is empty
         parts: list[Ints] = [np.arange(at[-1])]
         later: list[tuple[LaterCall | Twin, int]] = []
-        for step in self._standing_for(cut).tolist():
+        for number, step in zip(
+            self.alike[cut:].tolist(), self._standing_for(cut).tolist(), strict=True
+        ):
             if step >= 0:
-                parts.append(np.arange(begin[step], begin[step + 1]))
+                events = np.arange(begin[step], begin[step + 1])
+                if self.alike[step] != number:
+                    events = events[np.isin(node[events], self.within[number][1])]
+                parts.append(events)
                 continue
             calls, before = self.later.get(-1 - step), np.concatenate(parts)
             before = before[before < len(node)]
@@ -211,6 +218,10 @@ class Rest:
                 a, b = np.searchsorted(of_wanted, [each, each + 1])
                 if len(mine):
                     out[wanted[a:b]] = np.resize(mine[len(mine) // 2 :], b - a)
+        for at in np.flatnonzero(out < 0).tolist():
+            larger, _ = self.within.get(-1 - int(out[at]), (-1, None))
+            seen = np.flatnonzero(self.alike[:cut] == larger)
+            out[at] = seen[-1] if len(seen) else out[at]
         return out
 
 
@@ -259,6 +270,7 @@ def rest_of(seen: PointTable, full: Sequence[PointTable]) -> Rest:
         np.asarray((alike > 0).all(axis=0)),
         np.unique(same, axis=1, return_inverse=True)[1].reshape(-1),
         of_step,
+        _within(of_step, parts, nodes),
         _later(
             theirs,
             _calls_alike(full, number),
@@ -278,6 +290,29 @@ def _classes(parts: Sequence[Ints], events: Sequence[Ints]) -> Ints:
     for row, part, event in zip(out, parts, events, strict=True):
         known: dict[bytes, int] = {b"": 0}
         row[:] = [known.setdefault(event[a:b].tobytes(), len(known)) for a, b in part.tolist()]
+    return out
+
+
+def _within(
+    of_step: Ints, parts: Sequence[Ints], nodes: Sequence[Ints]
+) -> dict[int, tuple[int, Ints]]:
+    """Return of the steps that are a part of earlier ones on all ranks, by the numbers of both,
+    these and the nodes whose calls are left."""
+    numbers, first = np.unique(of_step, return_index=True)
+    calls = [
+        [node[slice(*part[step])] for part, node in zip(parts, nodes, strict=True)]
+        for step in first.tolist()
+    ]
+    own = [np.unique(np.concatenate(each)) for each in calls]
+    out: dict[int, tuple[int, Ints]] = {}
+    for few, mine in enumerate(own):
+        for larger in np.flatnonzero(first < first[few]).tolist():
+            if len(mine) and all(
+                np.array_equal(a, b[np.isin(b, mine)])
+                for a, b in zip(calls[few], calls[larger], strict=True)
+            ):
+                out[int(numbers[few])] = int(numbers[larger]), mine
+                break
     return out
 
 

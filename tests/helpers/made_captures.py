@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from zlib import crc32
 
@@ -18,27 +18,38 @@ COMMAND = ["mpiexec", "-n", "{np}", "./app"]
 GAP_NS, CALL_NS = 20, 500
 
 
-def write_study(root: Path, program: corpus.Program, counts: Iterable[int]) -> Path:
-    """Write a study with a complete run of a program at each count; return its directory."""
-    study = Study.create(root, COMMAND)
+def write_study(
+    root: Path,
+    program: corpus.Program,
+    counts: Iterable[int],
+    left: Mapping[int, corpus.Program] | None = None,
+) -> Path:
+    """Write a study with a complete run of a program at each count; return its directory.
+
+    left: of counts whose runs were ended once the phases were known, the program up to there.
+    """
+    study, left = Study.create(root, COMMAND), left or {}
     for n in counts:
         folder = study.runs_dir(n, 0)
         folder.mkdir(parents=True)
-        run = corpus.run(program, n)
+        run = corpus.run(left.get(n, program), n)
         for rank in run.ranks:
-            _write_rank(folder, run, rank)
-        info = {"status": "complete", "np": n, "wall_s": 1.0, "exit_code": 0, "cores": n}
+            _write_rank(folder, run, rank, ended=n in left)
+        info = {"status": "stopped" if n in left else "complete", "np": n}
+        info |= {"wall_s": 1.0, "exit_code": 0, "cores": n}
         info |= {"command": COMMAND, "work_unit": "cpu_ns", "oversubscribed": False}
         write_json(folder / "run.json", {"schema": "p3s.run", "schema_version": 1, **info})
     study.update()
     return root
 
 
-def _write_rank(folder: Path, run: corpus.Any, rank: corpus.Any) -> None:
+def _write_rank(folder: Path, run: corpus.Any, rank: corpus.Any, ended: bool) -> None:
     """Write the events of one rank, with what it needs of communicators, sites and calls."""
+    upto = len(rank.call) - ended  # MPI_Finalize is the last
+    called = rank.call[:upto]
     w = Writer(rank.rank, run.np, work_source=CPU, minor=4, room=CHUNK, run=run.np << 32)
     w.launched = run.np
-    calls = [run.calls[k] for k in np.unique(rank.call)]
+    calls = [run.calls[k] for k in np.unique(called)]
     ops = sorted({call.op for call in calls})
     for number, name in enumerate(ops):
         w.opname(number, name)
@@ -58,16 +69,17 @@ def _write_rank(folder: Path, run: corpus.Any, rank: corpus.Any) -> None:
             call.elem_bytes,
             call.bytes // call.elem_bytes,
         )
-        for key, call in zip(np.unique(rank.call).tolist(), calls, strict=True)
+        for key, call in zip(np.unique(called).tolist(), calls, strict=True)
     }
     with open(folder / f"rank-{rank.rank:06d}.p3t", "wb") as out:
         file = RankFile(out, w)
         file.definitions()
-        work = rank.work.astype(np.int64)
+        work = rank.work[:upto].astype(np.int64)
         took = np.full(len(work), CALL_NS)
-        file.events(np.array([number[k] for k in rank.call.tolist()]), work + GAP_NS, took, work)
-        file.done(*_completions([run.calls[k] for k in rank.call.tolist()]))
-        file.end()
+        file.events(np.array([number[k] for k in called.tolist()]), work + GAP_NS, took, work)
+        file.done(*_completions([run.calls[k] for k in called.tolist()]))
+        if not ended:
+            file.end()
 
 
 def _write_comm(w: Writer, number: int, comm: corpus.Any) -> None:
