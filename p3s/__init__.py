@@ -8,10 +8,10 @@ TYPE_CHECKING = False  # typing itself is not imported: an interrupt has no time
 if TYPE_CHECKING:
     from typing import Any
 
-    from p3s.api import Prediction, Study, trace
+    from p3s.api import Prediction, Studies, Study, open_many, trace
     from p3s.api import open_study as open
 
-__all__ = ["Prediction", "Study", "__version__", "open", "trace"]
+__all__ = ["Prediction", "Studies", "Study", "__version__", "open", "open_many", "trace"]
 
 
 def __getattr__(name: str) -> Any:

@@ -56,8 +56,10 @@ __all__ = [
     "Plots",
     "Prediction",
     "ScaledTrace",
+    "Studies",
     "Study",
     "Table",
+    "open_many",
     "open_study",
     "trace",
 ]
@@ -66,6 +68,11 @@ __all__ = [
 def open_study(path: Path | str) -> Study:
     """Return the study in a directory; raises P3SError where there is none."""
     return Study(load_study(Path(path)))
+
+
+def open_many(paths: Iterable[Path | str]) -> Studies:
+    """Return the studies in several directories; raises P3SError where there is none."""
+    return Studies(tuple(open_study(path) for path in paths))
 
 
 def trace(
@@ -441,6 +448,52 @@ class Study:
     def _repr_html_(self) -> str:
         """Return the traced runs as static HTML."""
         return f"<p>{escape(repr(self))}</p>{self.runs._repr_html_()}"
+
+
+@dataclass(frozen=True)
+class Studies:
+    """Studies to be looked at together: versions of a program, inputs, machines."""
+
+    studies: tuple[Study, ...]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.studies)
+
+    def __getitem__(self, number: int) -> Study:
+        """Return one of them."""
+        return self.studies[number]
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the saved predictions as one data frame; needs pandas.
+
+        A row per study and count: ``study`` (its path), ``command``, and the columns of
+        ``Prediction.to_frame``. Raises P3SError where one has none.
+        """
+        from p3s.pipeline.records import command_of
+
+        with brought():
+            import pandas
+
+        frames = []
+        for study in self.studies:
+            frame = Prediction.load(study.path).to_frame()
+            frame.insert(0, "study", str(study.path))
+            frame.insert(1, "command", " ".join(command_of(study.path)))
+            frames.append(frame)
+        return pandas.concat(frames, ignore_index=True)
+
+    def history(self, n: int | None = None) -> Table:
+        """Return the predicted time of each study at a count, and its ratio to the one before.
+
+        n: by default the largest count that all have. Raises P3SError where there is none.
+        """
+        from p3s.pipeline.saved import read_prediction
+        from p3s.report.history import as_columns, history_of
+
+        paths = [study.path for study in self.studies]
+        names = [str(path) for path in paths]
+        return Table(as_columns(history_of([read_prediction(path) for path in paths], names, n)))
 
 
 def _check_counts(counts: Iterable[int] | int, what: str = "predict") -> list[int]:

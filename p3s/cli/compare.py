@@ -1,15 +1,18 @@
-"""``p3s compare``: two predictions side by side."""
+"""``p3s compare``: predictions of two studies side by side, or of several versions."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from p3s.base.errors import UsageError
 from p3s.cli.common import emit, out, say_reasons, write_out
 
 
 def compare(
     a: Path,
     b: Path,
+    more: list[Path] | None,
+    history: bool,
     count: int | None,
     picture: list[Path],
     html: Path | None,
@@ -20,6 +23,8 @@ def compare(
 
     Exit code 3 when one of them is not to be trusted.
     """
+    if history or more:
+        return _history([a, b, *(more or ())], history, count, csv, json_)
     from p3s.pipeline.records import command_of
     from p3s.pipeline.saved import read_prediction
     from p3s.report.compare import as_columns, as_json, as_text, page_of
@@ -56,4 +61,22 @@ def compare(
             out(f"picture: {path}")
         if html is not None:
             out(f"page: {html}")
+    return say_reasons(found.reasons, "comparison", told=not (json_ or csv))
+
+
+def _history(paths: list[Path], asked: bool, n: int | None, csv: bool, json_: bool) -> int:
+    """Print the run time at a count of several versions, each against the one before."""
+    if not asked:
+        raise UsageError("give two studies, or more of them with --history")
+    from p3s.pipeline.saved import read_prediction
+    from p3s.report.counts import columns_csv
+    from p3s.report.history import as_columns, as_json, as_text, history_of
+
+    found = history_of([read_prediction(path) for path in paths], [str(path) for path in paths], n)
+    if json_:
+        emit("history", **as_json(found))
+    elif csv:
+        write_out(columns_csv(as_columns(found)))
+    else:
+        out(as_text(found))
     return say_reasons(found.reasons, "comparison", told=not (json_ or csv))

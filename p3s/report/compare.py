@@ -116,7 +116,7 @@ def compare(
     if n is not None and n not in common:
         raise P3SError(f"{n} is not among the common process counts, which are {_join(common)}")
     at = common[-1] if n is None else n
-    pairs = [_pair(a.at(count), b.at(count)) for count in common]
+    pairs = [pair_of(a.at(count), b.at(count)) for count in common]
     phases = list(_phases(a, b, at))
     against = filter_untrusted([*a.reasons, *b.reasons])
     warning = f"Do not rely on this comparison: {in_short(against)}." if against else ""
@@ -136,7 +136,8 @@ def compare(
     )
 
 
-def _pair(a: Count, b: Count) -> CountPair:
+def pair_of(a: Count, b: Count) -> CountPair:
+    """Return a count of two predictions side by side."""
     low = _over(b.low_s, a.high_s)
     high = _over(b.high_s, a.low_s)
     known = low is not None and high is not None

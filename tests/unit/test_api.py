@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 import timed_study as ts
 from corpus import Program, jacobi2d
+from named_studies import timed
 from paths import ROOT
 from test_estimators import machine_file
 
 import p3s
 from p3s.api import Table
 from p3s.base.errors import P3SError, UsageError
+from p3s.base.study import write_json
 
 COUNTS = (2, 4, 8, 16)
 
@@ -44,6 +46,18 @@ def test_what_is_public_is_listed_before_anything_is_loaded() -> None:
         p3s.nothing  # noqa: B018
     with pytest.raises(ImportError):
         from p3s import Nothing  # noqa: F401
+
+
+def test_several_studies_are_one_frame(tmp_path: Path) -> None:
+    for name, times in (("old", {4: 120.0, 64: 12.0}), ("new", {4: 100.0, 64: 6.0})):
+        made = put(tmp_path / name, jacobi2d())
+        write_json(made.path / "prediction.json", timed(times).data)
+    both = p3s.open_many([tmp_path / "old", tmp_path / "new"])
+    frame = both.to_frame()
+    assert len(both) == 2 and len(frame) == 4
+    assert set(frame["study"]) == {str(study.path) for study in both}
+    assert frame[frame.n == 64]["time_s"].tolist() == [12.0, 6.0]
+    assert both.history()["ratio"] == [None, 0.5]
 
 
 def test_the_model_has_its_rules_and_equations(study: p3s.Study) -> None:
