@@ -68,7 +68,8 @@ class EndedRun:
     """A run that ended with exit code ``code``, or was stopped after ``timeout_s``.
 
     ``counted`` tells that instructions were asked for; ``deaths`` are the process ids of ranks
-    in the order in which they ended, as far as that was seen; ``unfinalized`` as in Recording.
+    in the order in which they ended, as far as that was seen; ``unfinalized`` and ``accepted`` as
+    in Recording.
     """
 
     run_dir: Path
@@ -80,6 +81,7 @@ class EndedRun:
     counted: bool = False
     deaths: Sequence[frozenset[int]] = ()
     unfinalized: bool = False
+    accepted: int = 0
 
     @cached_property
     def captures(self) -> dict[int, Capture]:
@@ -141,7 +143,7 @@ class EndedRun:
             )
         if self.unfinalized and len(ended) == np and any(map(_no_finalize, captures.values())):
             return Verdict("complete")  # all ended with code 0; another one is the launcher's own
-        if self.code != 0:
+        if self.code not in (0, self.accepted) or (self.code and self.traced and len(ended) < np):
             if len(ended) == np:
                 status = "failed"  # nothing is missing, but the program says it went wrong
             why, left = self._failure()
@@ -197,6 +199,8 @@ class EndedRun:
             return self._before_init(death.how)
         words = _reason(death.how, program_said(self.run_dir))
         said = f": {words}" if words else ""
+        if death.how.end is End.EXITED and captures and all(c.complete for c in captures.values()):
+            said += f"; if this is its normal end, add --accept-exit {self.code}"
         if death.rank is not None and death.how.end in (End.NO_FINALIZE, End.UNKNOWN):
             said += self._way()
         return f"{self.shown}: {self._ended(death)}{said}", CAPTURES if captures else ""

@@ -404,7 +404,16 @@ def run_traced(
         verdict = judge_stopped(run_dir)
     else:
         verdict = EndedRun(
-            run_dir, parsed, np, code, limit_s, trace, counted, ended.deaths, recording.unfinalized
+            run_dir,
+            parsed,
+            np,
+            code,
+            limit_s,
+            trace,
+            counted,
+            ended.deaths,
+            recording.unfinalized,
+            recording.accepted,
         ).verdict()
     family = tracer.mpi_family if tracer else parsed.family
     info: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from p3s.base.errors import UsageError
@@ -17,6 +17,8 @@ AUTO, WALL, CPU, INSTRUCTIONS = "auto", "wall", "cpu", "instructions"
 WORKS = (AUTO, WALL, CPU, INSTRUCTIONS)
 #: Entry of run.json: the program was meant to end without MPI_Finalize.
 UNFINALIZED = "end_without_finalize"
+#: Entry of run.json: the exit code that is a normal end of the program, beside 0.
+ACCEPTED = "accepted_exit"
 
 _MAX_COUNTERS = 6  # docs/capture-format.md
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -64,7 +66,8 @@ class Recording:
     ``threads``: of each process, 0: as the program has them. With a ``plan``, events of phases that
     were seen often enough are only counted; ``stop``: the program is ended when that is so for all
     relevant phases. ``unfinalized``: a rank that ends with code 0 and without MPI_Finalize ends
-    as it should. ``perf``: work is the instructions that perf_event counts, where it counts them.
+    as it should. ``accepted``: an exit code that is a normal end,
+    beside 0. ``perf``: work is the instructions that perf_event counts, where it counts them.
     """
 
     work: str = AUTO
@@ -76,6 +79,7 @@ class Recording:
     affinity: str = CLOSE
     posix_io: bool = True
     unfinalized: bool = False
+    accepted: int = 0
     perf: bool = False
 
     def environment(self, run_dir: Path) -> dict[str, str]:
@@ -99,6 +103,7 @@ class Recording:
             "limit_bytes": self.limit_bytes,
             **({} if self.posix_io else {"posix_io": False}),
             **({UNFINALIZED: True} if self.unfinalized else {}),
+            **({ACCEPTED: self.accepted} if self.accepted else {}),
             **({"signature": asdict(self.plan.enough), "stop": self.stop} if self.plan else {}),
         }
 
@@ -110,6 +115,7 @@ def recording(
     *,
     posix_io: bool = True,
     unfinalized: bool = False,
+    accepted: int = 0,
 ) -> Recording:
     """Return what the options --work, --counters, --limit and --no-posix-io ask for.
 
@@ -126,7 +132,8 @@ def recording(
             )
     if len(names) > _MAX_COUNTERS:
         raise UsageError(f"--counters {counters}: {len(names)} are too many, at most 6 fit")
-    return Recording(work, names, _size(limit), posix_io=posix_io, unfinalized=unfinalized)
+    how = Recording(work, names, _size(limit), posix_io=posix_io)
+    return replace(how, unfinalized=unfinalized, accepted=accepted)
 
 
 def _size(text: str) -> int:

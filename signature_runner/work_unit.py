@@ -8,7 +8,7 @@ from dataclasses import replace
 from p3s.base.errors import P3SError, UsageError
 from p3s.base.host.cores import threads_in
 from p3s.base.records import RunRecord, Traces, work_of
-from p3s.signature_runner.recording import UNFINALIZED, Recording
+from p3s.signature_runner.recording import ACCEPTED, UNFINALIZED, Recording
 
 _NAMES = {"wall": "wall time", "cpu": "CPU time", "instructions": "instructions"}
 
@@ -109,6 +109,9 @@ def as_earlier(asked: Recording, study: Traces) -> Recording:
     """Return a recording with the threads and the way to end that the study's runs have."""
     if any(run.info.get(UNFINALIZED) for run in study.runs):
         asked = replace(asked, unfinalized=True)
+    accepted = [run.info[ACCEPTED] for run in study.runs if ACCEPTED in run.info]
+    if accepted and not asked.accepted:
+        asked = replace(asked, accepted=int(accepted[-1]))
     if asked.threads or not study.threads:
         return asked
     known = [found for run in study.runs if (found := threads_in(run.info))]

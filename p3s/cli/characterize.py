@@ -22,6 +22,7 @@ def characterize(
     limit: str,
     posix_io: bool,
     unfinalized: bool,
+    accept_exit: int,
     param: list[str],
     threads: str,
     affinity: str,
@@ -56,7 +57,9 @@ def characterize(
 
     words = list(command or [])
     check_template(words)
-    how = recording(work, counters, limit, posix_io=posix_io, unfinalized=unfinalized)
+    how = recording(
+        work, counters, limit, posix_io=posix_io, unfinalized=unfinalized, accepted=accept_exit
+    )
     on = parse_asked(counts, largest=not (far or signature)) if counts else CountRequest()
     teams = parse_threads(threads) if threads else []
     param, how = with_teams(param, how, teams, affinity, oversubscribe, on.counts)

@@ -167,6 +167,17 @@ def test_later_runs_of_a_study_may_end_so_too(bin_dir: Path, tmp_path: Path) -> 
     assert "differ; the table says where" not in done.err
 
 
+def test_an_exit_code_of_its_own_can_be_the_normal_end(bin_dir: Path, tmp_path: Path) -> None:
+    conform = PROGRAMS / "conformance"
+    program = compile_c(conform / "exit_code.c", bin_dir / "exit_code", f"-I{conform}")
+    launch = ["--", mpiexec(), "-n", "{np}", str(program)]
+    refused = p3s("characterize -n 1,2,3 -o s", *launch, cwd=tmp_path, code=None)
+    assert refused.code and "if this is its normal end, add --accept-exit 6" in refused.err
+    p3s("characterize --accept-exit 6 -n 1,2,3 -o s", *launch, cwd=tmp_path)
+    assert info(tmp_path / "s/runs/np0003.r0")["accepted_exit"] == 6
+    p3s("validate s -n 4", code=(0, 3), cwd=tmp_path)
+
+
 # ---- several programs in one launch ------
 def coupled(folder: Path) -> list[str]:
     """Return two programs, of one process and of any number, that run together."""
