@@ -60,7 +60,7 @@ class RunRecord:
     @property
     def ended(self) -> bool:
         """Whether the program was ended once its phases were known; the run is complete then."""
-        return self.info.get("status") == "stopped"
+        return was_ended(self.info)
 
 
 @dataclass(frozen=True)
@@ -252,6 +252,11 @@ def read_run(path: Path) -> dict[str, Any]:
     What is returned is not to be changed.
     """
     return _last_run(path / "run.json")
+
+
+def was_ended(info: Mapping[str, Any]) -> bool:
+    """Tell by run.json whether the program was ended once its phases were known."""
+    return info.get("status") == "stopped"
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

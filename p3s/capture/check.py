@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from p3s.base import ops
 from p3s.base.arrays import Ints
 from p3s.base.artefacts import reason
 from p3s.base.errors import P3SError
-from p3s.base.records import count_of
+from p3s.base.records import count_of, was_ended
 from p3s.base.text import plural, processes
 from p3s.capture import layout
 from p3s.capture.capture import Capture, intact_chunks, rank_of, read_capture
@@ -182,7 +183,8 @@ def _check_run(run_dir: Path) -> RunCheck:
         if capture is not None:
             headers[path.name] = capture.header
             _count_messages(capture, messages)
-    problems += _of_record(run_dir)
+    info, wrong = _info_of(run_dir)
+    problems += wrong
     if not ranks:
         problems.append(f"there is no capture: {no_capture(run_dir)}")
     if other := of_another_run(headers):
@@ -196,8 +198,13 @@ def _check_run(run_dir: Path) -> RunCheck:
             path = run_dir / NAME.format(rank)
             ranks[rank] = RankCheck(rank, path, MISSING, problem="is missing")
     listed = tuple(ranks[rank] for rank in sorted(ranks))
-    complete = bool(listed) and not problems and all(rank.status == COMPLETE for rank in listed)
     notes = list(_notes(listed))
+    if was_ended(info):
+        notes.append("the program was ended once its phases were known (--stop)")
+        listed = tuple(
+            replace(rank, status=COMPLETE) if rank.status == PARTIAL else rank for rank in listed
+        )
+    complete = bool(listed) and not problems and all(rank.status == COMPLETE for rank in listed)
     if complete and not any(rank.events + rank.counted_events for rank in listed):
         notes.append("there is not one event: nothing can be characterized")
     if complete and not notes:  # all messages of the run were recorded
@@ -212,18 +219,17 @@ def _check_run(run_dir: Path) -> RunCheck:
     )
 
 
-def _of_record(run_dir: Path) -> list[str]:
-    """Return what is wrong with run.json where there is one: a run with such a file is not used."""
+def _info_of(run_dir: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return run.json, {} where there is none, or what is wrong with it: such a run is not used."""
     from p3s.base.records import read_run
 
     if not os.path.lexists(run_dir / "run.json"):
-        return []
+        return {}, []
     try:
-        read_run(run_dir)
+        return read_run(run_dir), []
     except P3SError as err:
         why = str(err).removeprefix(f"{run_dir / 'run.json'}: ")
-        return [f"run.json cannot be used, and so the run is not: {why}"]
-    return []
+        return {}, [f"run.json cannot be used, and so the run is not: {why}"]
 
 
 def _worst(ranks: tuple[RankCheck, ...]) -> str:

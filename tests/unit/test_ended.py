@@ -9,6 +9,7 @@ from pathlib import Path
 import corpus
 import made_captures
 import pytest
+from commands import cli
 
 import p3s
 from p3s.base.errors import P3SError
@@ -73,6 +74,7 @@ def test_models_of_runs_left_early_are_those_of_whole_runs(part: Part, tmp_path:
     full = made_captures.write_study(tmp_path / "full", program, counts)
     few = made_captures.write_study(tmp_path / "few", program, counts, {4: early, 8: early})
     assert messages(full, 16) == messages(few, 16)
+    assert "was ended once its phases were known" in cli("check", few).out
 
 
 def test_unlike_messages_after_the_iterations_are_refused(tmp_path: Path) -> None:
