@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -93,7 +94,9 @@ def put_on_hosts(
         words += [f"--mpi={'pmix' if mpi.family == known.OPENMPI else 'pmi2'}"]
     if not per_process:
         return replace(mpi, words=tuple(words))
-    per_process = tuple(per_process)
+    # Open MPI knows this machine by its own name alone.
+    own_name = socket.gethostname()
+    per_process = tuple(own_name if host == "localhost" else host for host in per_process)
     if mpi.kind == known.OPENMPI:
         # One host per process, in the order of the ranks: right for hosts that come twice, too.
         words += ["--hostfile", "{hosts}", "--map-by", "seq"]

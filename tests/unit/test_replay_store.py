@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,6 +60,8 @@ def test_every_process_has_its_host(tmp_path: Path) -> None:
 def test_hosts_that_come_twice_keep_the_order_of_the_ranks() -> None:
     assert on_hosts(MPICH, ("a", "b", "a", "b"), WORLD).words[-1] == "a:3,b:1,a:1,b:2"
     assert on_hosts(MPICH, ("a",) * 4, WORLD).words[-1] == "a:7"
+    here = on_hosts(OPENMPI, ("localhost",) * 4, WORLD)  # which Open MPI knows by another name
+    assert set(here.per_process) == {socket.gethostname()}
     mpi = on_hosts(OPENMPI, ("a", "b", "a", "b"), WORLD)
     assert mpi.per_process == tuple("aaababb") and mpi.busiest == 4
 
