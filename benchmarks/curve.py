@@ -37,6 +37,8 @@ TRACED, PREDICTED = (4, 8, 16), (16, 32, 64)
 #: Nodes, ranks on each, and what their links carry.
 NODES, EACH, RATE, BURST = 16, 4, "10mbit", "32kb"
 ITERATIONS = 10
+#: Links lose nothing, as those of a cluster's fabric: so long may wait what is sent.
+QUEUE = "10s"
 #: Computation of all ranks in an iteration, us.
 WORK_US = 5_120_000
 #: Programs with the size of their problem (curve.c).
@@ -76,7 +78,7 @@ def one_program(name: str, work: Path, asked: argparse.Namespace) -> dict[str, A
     program = [str(work / "curve"), name, str(ITERATIONS), str(WORK_US), str(SIZES[name])]
     study = str(work / name / "study")
     counts = ",".join(map(str, PREDICTED))
-    with Cluster(work / name / "cluster", NODES, rate=RATE, burst=BURST) as cluster:
+    with Cluster(work / name / "cluster", NODES, rate=RATE, burst=BURST, queue=QUEUE) as cluster:
         alone = openmpi_words(cluster)
         hosts = ",".join(f"{host}:{EACH}" for host in cluster.hosts)
         launch = [*alone, "--host", hosts, "--map-by", "slot"]

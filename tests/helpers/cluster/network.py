@@ -123,9 +123,9 @@ def _inside(space: str) -> tuple[str, ...]:
     return "ip", "netns", "exec", space
 
 
-def _limit(space: str, device: str, rate: str, burst: str) -> None:
-    """Limit what a device sends."""
-    words = f"tc qdisc add dev {device} root tbf rate {rate} burst {burst} latency {LATENCY}"
+def _limit(space: str, device: str, rate: str, burst: str, queue: str = LATENCY) -> None:
+    """Limit what a device sends; what would wait longer than ``queue`` is lost."""
+    words = f"tc qdisc add dev {device} root tbf rate {rate} burst {burst} latency {queue}"
     _do(*_inside(space), *words.split())
 
 
@@ -143,7 +143,7 @@ class Cluster:
 
     ``hosts``: their names. ``run``: script that runs a command on a node word for word; ``agent``:
     script that an MPI launcher uses in place of ssh. Both lie in ``work``. ``rate`` None: links
-    are not limited.
+    are not limited; ``queue``: for how long what is sent may wait at one before it is lost.
     """
 
     def __init__(
@@ -153,9 +153,11 @@ class Cluster:
         *,
         rate: str | None = RATE,
         burst: str = BURST,
+        queue: str = LATENCY,
         trunk: Trunk | None = None,
     ) -> None:
         self.work, self.nodes, self.rate, self.burst = Path(work), nodes, rate, burst
+        self.queue = queue
         self.trunk = trunk
         self.name = PREFIX + "".join(
             secrets.choice(string.ascii_lowercase) for _ in range(_LETTERS)
@@ -212,8 +214,8 @@ class Cluster:
             _ip(host, f"addr add {self.address(node)}/24 dev eth0")
             _ip(host, "link set eth0 up")
             if self.rate:
-                _limit(host, "eth0", self.rate, self.burst)
-                _limit(self.hub, port, self.rate, self.burst)
+                _limit(host, "eth0", self.rate, self.burst, self.queue)
+                _limit(self.hub, port, self.rate, self.burst, self.queue)
         if self.trunk:
             _ip(self.hub, "link add t0 type veth peer name t1")
             for side in (0, 1):
