@@ -126,7 +126,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
     for other in study.others():
         ensure_signatures(other, bar)
     if again or is_missing(study, "compute"):
-        from p3s.pipeline.costing import build_compute, reference_of, write_far
+        from p3s.pipeline.costing import build_compute
         from p3s.signature.times import load_times, make_times
 
         bar.start("fitting the cost of computation")
@@ -137,8 +137,6 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 f"cost of computation fitted from {', '.join(map(str, made.counts))} "
                 f"processes{_of_others(made)}"
             )
-            if study.others():
-                write_far(study, reference_of(study, model_of(study)))
             for unused in made.refused:
                 bar.say(f"note: {unused.name} is not used: {unused.why}")
             for line in made.unknown_costs():
