@@ -8,7 +8,7 @@ the model inwards: ("items", 3, "slots", 0, "elements", "expr", 2).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -30,16 +30,29 @@ from p3s.model.sizes.amounts import fit_amount
 from p3s.model.sizes.observed import env_of
 from p3s.model.types import Item, Model, Phase, ProcessGrid, Slot
 from p3s.model.work_types import Case, Occurs, PhaseWork
+from p3s.signature.tables import PointTable
 
 #: Numbers in a rule of sizes up to which laws for all of them are tried; of factors in these.
 _MOST_NUMBERS, _SMALL = 3, 16
 
 
 @dataclass
-class Member:
-    """A setting with its model, items in the order of the reference's."""
+class Traced:
+    """A traced setting, with its signatures by count."""
 
     setting: Setting
+    tables: Sequence[PointTable]
+
+    @property
+    def name(self) -> str:
+        """The name of the setting."""
+        return setting_name(self.setting)
+
+
+@dataclass
+class Member(Traced):
+    """A traced setting with its model, items in the order of the reference's."""
+
     model: Model
     _rows: dict[int, ScaledRows] = field(default_factory=dict)
 
@@ -58,7 +71,7 @@ class Alike:
     numbers: Numbers = field(default_factory=dict)
 
 
-def alike(models: Sequence[tuple[Setting, Model]]) -> tuple[list[Alike], dict[str, str]]:
+def alike(traced: Iterable[Member]) -> tuple[list[Alike], dict[str, str]]:
     """Return the settings by models that are alike, and why settings are in none with others.
 
     Each setting is in one part; parts with most settings first. The reference of a part, whose
@@ -66,20 +79,21 @@ def alike(models: Sequence[tuple[Setting, Model]]) -> tuple[list[Alike], dict[st
     """
     parts: list[Alike] = []
     why: dict[str, str] = {}
-    for setting, model in models:
+    for one in traced:
         for k, part in enumerate(parts):
             reference = part.members[0]
             try:
-                made = renumber_items(model, numbering(model, reference.model))
-                parts[k] = _join_members([*part.members, Member(setting, made)])
+                made = renumber_items(one.model, numbering(one.model, reference.model))
+                parts[k] = _join_members([*part.members, replace(one, model=made)])
                 break
             except Differs as err:
                 what = _name_difference(err, reference.model)
-                why[setting_name(setting)] = f"{what} than at {setting_name(reference.setting)}"
+                why[one.name] = f"{what} than at {reference.name}"
         else:
-            parts.append(Alike([Member(setting, renumber_items(model, range(len(model.items))))]))
+            made = renumber_items(one.model, range(len(one.model.items)))
+            parts.append(Alike([replace(one, model=made)]))
     out = sorted(parts, key=lambda p: -len(p.members))
-    left = {setting_name(p.members[0].setting) for p in out if len(p.members) == 1}
+    left = {p.members[0].name for p in out if len(p.members) == 1}
     return out, {name: text for name, text in why.items() if name in left}
 
 
@@ -116,23 +130,18 @@ def _without_order(model: Model) -> Model:
     return replace(model, items=tuple(items), order=None)
 
 
-#: What differs, by fields in the path of an item; the first four before all that is inside of them.
+#: What differs, by fields of the model, its items and their slots.
 _DIFFERS = {
+    "grid": "another process grid",
+    "phases": "other loops",
+    "order": "another order of calls",
     "relation": "other partners",
     "place": "another communicator",
     "phase": "another loop",
     "when": "other iterations",
     "guard": "other ranks",
-    "count": "another rule of how often",
-    "expr": "another rule",
-    "elements": "another rule of sizes",
+    "count": "another number of calls",
     "slots": "other sizes",
-}
-_OTHER_PARTS = {
-    "grid": "another process grid",
-    "items": "another rule (calls)",
-    "phases": "other loops",
-    "order": "another order of calls",
 }
 
 
@@ -142,11 +151,9 @@ def _name_difference(err: Differs, model: Model) -> str:
         return str(err)
     part, *inside = err.path
     if part != "items" or not inside:
-        return _OTHER_PARTS.get(str(part), "another structure")
-    keys = [str(key) for key in inside if isinstance(key, str)]
-    keys = [*(key for key in keys[:1] if key in list(_DIFFERS)[:4]), *reversed(keys)]
-    what = next((_DIFFERS[key] for key in keys if key in _DIFFERS), "another rule")
-    return f"{what} ({model.items[int(inside[0])].op})"
+        return _DIFFERS.get(str(part), "another structure")
+    words = [_DIFFERS[str(key)] for key in inside if key in _DIFFERS]
+    return f"{words[-1] if words else 'another rule'} ({model.items[int(inside[0])].op})"
 
 
 # ---- sizes that some settings leave open ---------------------------------------------------
