@@ -8,10 +8,9 @@ the model inwards: ("items", 3, "slots", 0, "elements", "expr", 2).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
-from functools import partial
 from itertools import chain, product
 from typing import Any
 
@@ -21,7 +20,8 @@ from p3s.base.errors import P3SError
 from p3s.base.settings import Setting, setting_name
 from p3s.costs.parameters.laws import Law, Means, Number, find_number
 from p3s.laws.exact import evaluate_int
-from p3s.laws.expr import ARGUMENTS, Expr, num
+from p3s.laws.exact import value_at as exact_at
+from p3s.laws.expr import ARGUMENTS, Expr, add, mul, num, sym
 from p3s.laws.lawfinder import find_law
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.evaluate import ScaledRows, generate, model_grid
@@ -187,7 +187,7 @@ def _with_shape(members: list[Member], path: Path, laws: Sequence[SizeLaw]) -> l
     settings = [each.setting for each in members]
     for m in sorted(range(len(laws)), key=lambda m: bool(laws[m].rivals)):
         shape = laws[m].expr
-        first = [_with_numbers_of(shape, list(_numbers(law.expr))) for law in laws]
+        first = [_put_numbers(shape, list(_numbers(law.expr).values())) for law in laws]
         for exprs in chain([first], _by_laws(shape, m, settings)):
             if all(
                 expr is not None and (expr == law.expr or _meets(member, path, expr))
@@ -206,7 +206,7 @@ def _by_laws(shape: Any, m: int, settings: Sequence[Setting]) -> Iterator[list[E
     Each number of member ``m`` is in proportion to a parameter, constant, or a parameter plus or
     minus a little; equal numbers follow one law.
     """
-    numbers = [Fraction(n[1], n[2]) for n in _numbers(shape)]
+    numbers = list(_numbers(shape).values())
     distinct = list(dict.fromkeys(numbers))
     if not 0 < len(distinct) <= _MOST_NUMBERS:
         return
@@ -214,49 +214,38 @@ def _by_laws(shape: Any, m: int, settings: Sequence[Setting]) -> Iterator[list[E
     for chosen in sorted(product(*options), key=lambda each: sum(cost for cost, _ in each)):
         law_of = dict(zip(distinct, (law for _, law in chosen), strict=True))
         yield [
-            _with_numbers_of(shape, [num(law_of[n](setting)) for n in numbers])
+            _put_numbers(shape, [exact_at(law_of[n], setting) for n in numbers])
             for setting in settings
         ]
 
 
-def _straight(name: str, k: Fraction, c: Fraction, setting: Setting) -> Fraction:
-    return k * setting[name] + c
-
-
-def _number_laws(
-    value: Fraction, setting: Setting
-) -> Iterator[tuple[float, Callable[[Setting], Fraction]]]:
-    """Yield (cost, law) of a number of one setting."""
+def _number_laws(value: Fraction, setting: Setting) -> Iterator[tuple[float, Expr]]:
+    """Yield (cost, law in the parameters) of a number of one setting."""
     for name, at in setting.items():
         k, c = value / at, value - at
         if k and k.denominator <= _SMALL and abs(k.numerator) <= _SMALL:
-            yield 0.0 if k == 1 else 1.5, partial(_straight, name, k, Fraction(0))
+            yield 0.0 if k == 1 else 1.5, mul(num(k), sym(name))
         if c and abs(c) <= 2 and at > 8:
-            yield 2.0, partial(_straight, name, Fraction(1), c)
-    yield 1.0, lambda s: value
+            yield 2.0, add(sym(name), num(c))
+    yield 1.0, num(value)
 
 
-def _numbers(expr: Any) -> Iterator[Expr]:
-    if isinstance(expr, list) and expr:
-        if expr[0] == "num":
-            yield expr
-        else:
-            for part in expr[1:]:
-                yield from _numbers(part)
+def _numbers(expr: Any, path: Path = ()) -> dict[Path, Fraction]:
+    """Return the numbers in an expression by their places."""
+    if not isinstance(expr, list) or not expr:
+        return {}
+    if expr[0] == "num":
+        return {path: Fraction(expr[1], expr[2])}
+    parts = (_numbers(part, (*path, k)) for k, part in enumerate(expr))
+    return {place: value for part in parts for place, value in part.items()}
 
 
-def _with_numbers_of(shape: Any, numbers: list[Expr]) -> Expr | None:
+def _put_numbers(shape: Any, numbers: Sequence[Fraction | None]) -> Expr | None:
     """Return a shape with other numbers in the same order, None where there are not as many."""
-    if len(list(_numbers(shape))) != len(numbers):
+    places = list(_numbers(shape))
+    if len(places) != len(numbers) or None in numbers:
         return None
-    left = list(numbers)
-
-    def again(expr: Any) -> Any:
-        if not isinstance(expr, list):
-            return expr
-        return left.pop(0) if expr[0] == "num" else [again(part) for part in expr]
-
-    made: Expr = again(shape)
+    made: Expr = replace_numbers(shape, dict(zip(places, numbers, strict=True)))
     return made
 
 

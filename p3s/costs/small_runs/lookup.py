@@ -58,24 +58,30 @@ class Match:
     why: str = ""
 
 
-def rank_groups(level: np.ndarray, calls: np.ndarray) -> list[tuple[np.ndarray, list[Role]]]:
+def rank_groups(
+    level: np.ndarray, calls: np.ndarray, apart: bool
+) -> list[tuple[np.ndarray, list[Role]]]:
     """Return groups of ranks alike in ``level`` (per rank, most first), each with its roles.
 
-    calls: (places of the phase, ranks), how often a rank makes each call in a turn.
+    calls: (places of the phase, ranks), how often a rank makes each call in a turn. apart: each
+    role is a group of its own.
     """
     kinds, kind = kinds_of(calls)
     most = tuple(float(c) for c in calls.max(axis=1, initial=0.0))
-    out: list[tuple[np.ndarray, list[Role]]] = [(mine, []) for mine in instruction_groups(level)]
+    place, sizes = np.empty(len(level), dtype=np.int64), np.bincount(kind)
     for k in range(len(kinds)):
         alike = np.flatnonzero(kind == k)
-        place = np.empty(len(level), dtype=np.int64)
         place[alike[np.argsort(-level[alike], kind="stable")]] = np.arange(len(alike))
-        for mine, roles in out:
-            at = place[mine[kind[mine] == k]]
-            if len(at):
-                calls_ = tuple(float(x) for x in kinds[k])
-                low, high = float(at.min()) / len(alike), float(at.max() + 1) / len(alike)
-                roles.append(Role(calls_, most, len(at) / len(mine), low, high))
+    out: list[tuple[np.ndarray, list[Role]]] = []
+    for mine in instruction_groups(level):
+        parts = []
+        for k in np.unique(kind[mine]).tolist():
+            part = mine[kind[mine] == k]
+            low, high = place[part].min() / sizes[k], (place[part].max() + 1) / sizes[k]
+            share = 1.0 if apart else len(part) / len(mine)
+            calls_ = tuple(float(x) for x in kinds[k])
+            parts.append((part, [Role(calls_, most, share, float(low), float(high))]))
+        out += parts if apart else [(mine, [role for _, (role,) in parts])]
     return out
 
 

@@ -12,7 +12,7 @@ from p3s.base.errors import P3SError
 from p3s.costs.gather import points_of
 from p3s.costs.points import Point
 from p3s.costs.small_runs.cells import Cells, InputRuns, PhaseCost, Reference, check_program
-from p3s.costs.small_runs.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
+from p3s.costs.small_runs.lookup import Curve, Match, Role, look_up, rank_groups
 from p3s.model.work.scic import ranges
 
 #: Counts by the messages of single places may be so many times apart: where the dimensions of the
@@ -181,17 +181,9 @@ class _Matching:
             return []
         calls = self.cells.calls[here][:, there] / self.cells.weight[k]
         amounts = self.cells.work if self.counted else self.cells.nbytes
-        found = rank_groups(amounts[here].sum(axis=0)[there], calls)
-        if self.counted:
-            return [(there[mine], roles) for mine, roles in found]
-        kinds, kind = kinds_of(calls)
-        return [
-            (there[mine[kind[mine] == i]], [replace(role, share=1.0)])
-            for mine, roles in found
-            for i in np.unique(kind[mine])
-            for role in roles
-            if role.calls == tuple(float(c) for c in kinds[i])
-        ]
+        level = amounts[here].sum(axis=0)[there]
+        found = rank_groups(level, calls, apart=not self.counted)
+        return [(there[mine], roles) for mine, roles in found]
 
     def _per_turn(self, values: np.ndarray, k: int, mine: np.ndarray) -> float:
         each = values[self.predicted.phase == k].sum(axis=0)
