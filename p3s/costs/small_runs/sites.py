@@ -109,12 +109,15 @@ def _alike(own: Sequence[PointTable], t: PointTable) -> bool:
     known = {node for o in own for node in list_nodes(o)}
     both = [node for node in here if node in known]
     matter = {n for n in both if max(share(t, [n]), share(nearest, [n])) > RELEVANT_SHARE}
-    nests = []
-    for s in (structure(own), structure([t])):
-        loops = [k for k in range(1, len(s.nest.loops)) if k not in s.walks]
-        inside = [{s.nodes[v] for v in s.nest.loops[k].nodes()} & matter for k in loops]
-        nests.append({frozenset(each) for each in inside if each})
-    return nests[0] == nests[1]
+    return _loops([t], matter) in (_loops([nearest], matter), _loops(own, matter))
+
+
+def _loops(tables: Sequence[PointTable], matter: set[Node]) -> set[frozenset[Node]]:
+    """Return the calls that matter in each loop that is no walk from partner to partner."""
+    s = structure(tables)
+    loops = [k for k in range(1, len(s.nest.loops)) if k not in s.walks]
+    inside = [{s.nodes[v] for v in s.nest.loops[k].nodes()} & matter for k in loops]
+    return {frozenset(each) for each in inside if each}
 
 
 def _ranks_of(t: PointTable) -> dict[Node, tuple[bool, ...]]:
