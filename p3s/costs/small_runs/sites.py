@@ -7,6 +7,7 @@ builds for single process counts: by what the calls do (p3s.signature.similarity
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -98,13 +99,14 @@ def share(t: PointTable, nodes: Iterable[Node]) -> float:
 
 
 def _alike(own: Sequence[PointTable], t: PointTable) -> bool:
-    """Tell whether loops hold the same of the calls that both have, and the same ranks make them.
+    """Tell whether loops hold the same of the calls that matter, and the same ranks make them.
 
-    Of loops those calls are asked for that matter.
+    Who makes them is asked where an operation has several call sites, which could be mixed up.
     """
     nearest = min(own, key=lambda o: (abs(np.log(o.np / t.np)), o.np))
     here, there = _ranks_of(t), _ranks_of(nearest)
-    if any(there.get(node, ranks) != ranks for node, ranks in here.items()):
+    sites = Counter(op for _, op in here)
+    if any(there.get(n, ranks) != ranks for n, ranks in here.items() if sites[n[1]] > 1):
         return False
     known = {node for o in own for node in list_nodes(o)}
     both = [node for node in here if node in known]
