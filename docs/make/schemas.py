@@ -22,7 +22,6 @@ from p3s.base.serialise import FileFormat, Range, is_array, number_of
 from p3s.base.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
 from p3s.costs import types as costs
 from p3s.costs.parameters import laws as parameters
-from p3s.costs.small_runs import match, places
 from p3s.machine import filesystem, machinefile
 from p3s.methods.threads import stage as threads_stage
 from p3s.methods.threads.advise import text as advice
@@ -159,8 +158,6 @@ FORMATS: tuple[FileFormat[Any], ...] = (
     phase_file.PHASES,
     machinefile.MACHINE,
     WEAK,
-    match.FAR,
-    places.SITES,
     *load_provided("schemas"),
 )
 

@@ -82,28 +82,27 @@ def values(request: TraceRequest, params: list[str], json_: bool) -> int:
 
 def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
     """Record runs of a smaller input, and print what they show."""
-    from p3s.costs.small_runs.match import FAR
     from p3s.pipeline.tracing.runs import reasons
     from p3s.pipeline.tracing.values import trace_smaller
     from p3s.report.small_runs import render
 
     with progress(0) as bar:
         found = trace_smaller(request, up_to, bar)
-    study, workload, done = found.study, f"far/{found.name}", found.done
+    study, matched, done = found.study, found.matched, found.done
     next_command = f"p3s model {quote_word(study.root)}"
     if json_:
         emit(
             "far-runs",
             study=str(study.root),
-            workload=workload,
+            workload=matched.name,
             **to_data(done),
-            minimum=to_data(found.workload.minimum),
-            places=found.workload.places,
-            matched=FAR.data(found.matched),
+            minimum=to_data(matched.minimum),
+            places=matched.places,
+            matched=to_data(matched),
             next=next_command,
         )
     else:
-        told = render(found.matched, workload)
+        told = render(matched, found.work_unit)
         out("\n".join([text.small_runs_table(done.counts), "", *told]))
     if done.failed:
         say(f"p3s: {reasons(done.failed)}; kept: {', '.join(str(row.np) for row in done.counts)}")

@@ -1,14 +1,13 @@
-"""The cost of computation from a study's own runs and other inputs: compute.json, far.json.
+"""The cost of computation from a study's own runs and other inputs: compute.json.
 
-Runs of a smaller workload are a study of their own inside a study. Places of another build are
-matched to those of the study, and remembered: builds go.
+Runs of a smaller workload are a study of their own inside a study.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,25 +20,18 @@ from p3s.base.records import commit_run
 from p3s.base.settings import traces_of
 from p3s.base.staging import discard, new_directory
 from p3s.base.study import Study
-from p3s.capture.sites import resolve_sites
 from p3s.costs.fit import fit
 from p3s.costs.gather import measured_at
 from p3s.costs.points import OWN, Point
 from p3s.costs.small_runs.cells import InputRuns, Reference
-from p3s.costs.small_runs.match import FAR, FarFile, far_file, match_all
-from p3s.costs.small_runs.places import SITES, SiteMap, as_words, correspond, matches_study
+from p3s.costs.small_runs.match import OtherInput, match_all
+from p3s.costs.small_runs.sites import names_in
 from p3s.costs.types import COMPUTE, ComputeModel, NotUsed, TimedRun, own_cores
 from p3s.model.types import Model
 from p3s.pipeline.records import model_of
 from p3s.signature.signature import characterize
 from p3s.signature.store import load_phases, load_table
-from p3s.signature.tables import PointTable
 from p3s.signature.times import Times, load_times
-
-
-def sites_path(other: Study) -> Path:
-    """Return the file that says which places of another build are which of the study."""
-    return other.root / "sites.json"
 
 
 def times_of(root: Path, counts: Sequence[int]) -> list[Times]:
@@ -55,93 +47,36 @@ def own_runs(study: Study) -> InputRuns:
     return InputRuns(OWN, (), tuple(counts), tables, times)
 
 
-def other_inputs(study: Study, own: InputRuns) -> list[InputRuns]:
-    """Return the runs of a study's other inputs; own: its own."""
-    out = []
-    for other in study.others():
-        try:
-            out.append(runs_of(study, other, own)[0])
-        except P3SError as err:
-            out.append(replace(_list_input_runs(study, other), problem=str(err)))
-    return out
+def other_inputs(study: Study, reference: Reference) -> list[OtherInput]:
+    """Return what the runs of all other inputs of a study stand for.
 
-
-def runs_of(
-    study: Study, other: Study, own: InputRuns, known: Mapping[int, SiteMap] | None = None
-) -> tuple[InputRuns, dict[int, SiteMap]]:
-    """Return the runs of another input, their call sites named as those of the study, and how.
-
-    own: the study's own runs; known: which sites are which, by count, as far as that was found.
+    reference: the study's model with its own runs.
     """
-    named = _list_input_runs(study, other)
-    tables, times, found = [], {}, {}
-    for n in named.counts:
-        table, spent = load_table(other.root, n), load_times(other.root, n)
-        same = (known or {}).get(n) or same_places(study, other, own.tables, table)
-        tables.append(same.renamed(table, own.tables))
-        found[n] = same
-        if spent is not None:
-            times[n] = same.renamed_times(spent, own.tables)
-    return replace(named, tables=tables, times=times, how=as_words(found.values())), found
+    return match_all(reference, [runs_of(study, o, reference.own) for o in study.others()])
 
 
-def _list_input_runs(study: Study, other: Study) -> InputRuns:
+def runs_of(study: Study, other: Study, own: InputRuns) -> InputRuns:
+    """Return the runs of another input, their call sites named as those of the study.
+
+    own: the study's own runs.
+    """
     inside = other.root.is_relative_to(study.root)
     name = str(other.root.relative_to(study.root) if inside else other.root)
     commands = other.manifest()["commands"]
-    return InputRuns(name, tuple(commands[-1]) if commands else (), tuple(other.signature_counts()))
-
-
-def same_places(
-    study: Study, other: Study, own: Sequence[PointTable], table: PointTable
-) -> SiteMap:
-    """Return which places of a run are which of the study; by call site where that is so, or
-    where nothing better is known."""
-    if matches_study(own, table):
-        return SiteMap()
-    kept = _load(other, own)
-    if kept is not None and matches_study(own, kept.renamed(table, own)):
-        return kept
-    if not _another_build(study, other):
-        return SiteMap()
-    return _correspond(study, other, own, table) or SiteMap()
-
-
-def save(other: Study, found: Sequence[SiteMap]) -> None:
-    """Remember how places were matched: programs are built again, and old builds are gone."""
-    made = [same for same in found if same.sites]
-    if not made:
-        return
-    before = _load(other)
-    sites = dict(before.sites) if before is not None else {}
-    for same in made:
-        sites.update(same.sites)
-    write_json(sites_path(other), SITES.data(SiteMap(made[-1].how, dict(sorted(sites.items())))))
-
-
-def _load(other: Study, own: Sequence[PointTable] | None = None) -> SiteMap | None:
-    """Return what is remembered; None where that is nothing, or not of the study's places."""
-    path = sites_path(other)
-    if not path.exists():
-        return None
+    command = tuple(commands[-1]) if commands else ()
+    found = InputRuns(name, command, tuple(other.signature_counts()))
+    tables, times, how = [], {}, [found.how]
     try:
-        found = SITES.read(path)
-    except P3SError:  # it is found again
-        return None
-    if own is not None and not set(found.sites.values()) <= {
-        name for t in own for site, _ in t.nodes for name in (site, site.partition("#")[0])
-    }:
-        return None
-    return found
-
-
-def _correspond(
-    study: Study, other: Study, own: Sequence[PointTable], table: PointTable
-) -> SiteMap | None:
-    frames = {site: frames for t in own for site, frames in t.sites.items()}
-    mine, _ = resolve_sites(traces_of(study), frames)
-    theirs, _ = resolve_sites(traces_of(other), table.sites)
-    return correspond(own, table, mine, theirs)
+        for n in found.counts:
+            table, spent = load_table(other.root, n), load_times(other.root, n)
+            names = names_in(own.tables, table)
+            tables.append(names.table(table))
+            how.append(names.how)
+            if spent is not None:
+                times[n] = names.times(spent)
+    except P3SError as err:
+        return replace(found, problem=str(err))
+    return replace(found, tables=tables, times=times, how=how[-1])
 
 
 # ---- whether it is another build
@@ -174,22 +109,6 @@ def _program(word: str) -> Iterator[Path]:
     found = shutil.which(word) or (word if word.endswith(".py") and os.path.isfile(word) else None)
     if found:
         yield Path(found).resolve()
-
-
-def _another_build(study: Study, other: Study) -> bool:
-    """Tell whether the other runs are of a program that is another file, or was written anew."""
-    mine: set[Path] = set()
-    for words in _commands(study.manifest()):
-        mine |= programs(words)
-    return any(
-        programs(words) - mine or rebuilt(words, first_run_ns(study))
-        for words in _commands(other.manifest())
-    )
-
-
-def _commands(manifest: Mapping[str, object]) -> list[list[str]]:
-    found = manifest["commands"]
-    return found if isinstance(found, list) else []
 
 
 def check_smaller(study: Study, command: Sequence[str]) -> None:
@@ -314,28 +233,10 @@ def other_points(study: Study, model: Model) -> tuple[list[Point], list[NotUsed]
     """Return the points of the other inputs' runs, and which of them could not be used."""
     if not study.others():
         return [], []
-    reference = reference_of(study, model)
     points: list[Point] = []
     refused = []
-    for name, found in match_all(reference, other_inputs(study, reference.own)).items():
-        if isinstance(found, P3SError):
-            refused.append(NotUsed(name, str(found)))
-        else:
-            points += [p for groups in found.values() for g in groups for p in g.points]
+    for one in other_inputs(study, Reference(model, own_runs(study))):
+        if one.error:
+            refused.append(NotUsed(one.name, one.error))
+        points += [p for g in one.rows for p in g.points]
     return points, refused
-
-
-def reference_of(study: Study, model: Model) -> Reference:
-    """Return a model of a study with the study's own runs."""
-    return Reference(model, own_runs(study))
-
-
-def write_far(study: Study, reference: Reference, keep: bool = True) -> FarFile:
-    """Write far.json of a study, return it: what all its other inputs were matched to.
-
-    keep: else nothing is written, as where the study has no model.
-    """
-    out = far_file(reference, other_inputs(study, reference.own))
-    if keep:
-        write_json(study.root / "far.json", FAR.data(out))
-    return out

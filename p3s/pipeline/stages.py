@@ -130,7 +130,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
     for other in study.others():
         ensure_signatures(other, bar)
     if again or is_missing(study, "compute"):
-        from p3s.pipeline.costing import build_compute, reference_of, write_far
+        from p3s.pipeline.costing import build_compute
         from p3s.signature.times import load_times, make_times
 
         bar.start("fitting the cost of computation")
@@ -141,8 +141,6 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 f"cost of computation fitted from {', '.join(map(str, made.counts))} "
                 f"processes{_of_others(made)}"
             )
-            if study.others():
-                write_far(study, reference_of(study, model_of(study)))
             for unused in made.refused:
                 bar.say(f"note: {unused.name} is not used: {unused.why}")
             for line in made.unknown_costs():
@@ -470,7 +468,8 @@ def build_family(root: Path, say: Callable[[str], None] = lambda text: None) -> 
     Every setting with at least three counts must have its model.json. Raises P3SError where
     fewer than two settings have one.
     """
-    from p3s.costs.parameters.fit import TracedSetting, fit_family
+    from p3s.costs.parameters.alike import Member, Traced
+    from p3s.costs.parameters.fit import fit_family
     from p3s.costs.parameters.laws import FAMILY
     from p3s.signature.store import load_table
 
@@ -483,12 +482,12 @@ def build_family(root: Path, say: Callable[[str], None] = lambda text: None) -> 
             f"values with {MIN_COUNTS} process counts each, there is {', '.join(able) or 'none'}; "
             f"add one: {another_value(study)}"
         )
-    traced = []
+    traced: list[Traced] = []
     for setting, at in settings:
-        model = model_of(at) if setting_name(setting) in able else None
         tables = [load_table(at.root, n) for n in at.signature_counts()]
-        traced.append(TracedSetting(setting, tables, model))
-    units = {one.model.work_unit for one in traced if one.model is not None}
+        few = setting_name(setting) not in able
+        traced.append(Traced(setting, tables) if few else Member(setting, tables, model_of(at)))
+    units = {one.model.work_unit for one in traced if isinstance(one, Member)}
     if len(units) > 1:
         raise P3SError(
             f"{study.root}: work is in {' and in '.join(sorted(units))} at different "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -13,8 +12,9 @@ from test_far_cli import far, fingerprint, launch, refused
 from tracer_helpers import compile_c, the_mpi
 
 from p3s.base.study import Study
+from p3s.costs.small_runs.sites import names_in
 from p3s.model.stage import load
-from p3s.pipeline.costing import other_points, same_places
+from p3s.pipeline.costing import other_points
 from p3s.signature.store import load_table
 
 #: A ring of SIZE cells; what the compiler makes of the loops depends on it.
@@ -64,11 +64,7 @@ LARGE = ("-DSIZE=40000", "-DTURNS=30")
 SMALL = ("-DSIZE=5000", "-DTURNS=60", "-DSMALL")
 #: Without debug information, without symbols.
 BUILDS = {"line": (), "function": ("-g0",), "structure": ("-g0", "-s")}
-WORDS = {
-    "line": "by function and line",
-    "function": "by function and order of calls",
-    "structure": "by structure",
-}
+WORDS = "by functional similarity"
 
 
 def built(folder: Path, name: str, *flags: str, code: str = CODE) -> Path:
@@ -96,31 +92,28 @@ def test_another_build_gives_far_points(made: tuple[str, Path, Path], tmp_path: 
     how, folder, original = made
     root = shutil.copytree(original, tmp_path / "study")
     program = built(folder / "small", "heat.S", *SMALL, *BUILDS[how])
-    far(root, "-n", "2", *launch(program), out=f"its places were matched {WORDS[how]}")
-    assert far(root, "-n", "4", "--json", *launch(program)).data["places"] == WORDS[how]
-    (workload,) = json.loads((root / "far.json").read_text())["workloads"]
-    assert (workload["places"], workload["error"]) == (WORDS[how], None)
-
-    names = json.loads((root / "far.json").read_text())["phases"]
-    rows = {r["np"]: r for r in workload["rows"] if "Sendrecv" in names[r["phase"]]}
+    far(root, "-n", "2", *launch(program), out=f"its places were matched {WORDS}")
+    told = far(root, "-n", "4", "--json", *launch(program)).data
+    assert told["places"] == WORDS and told["matched"]["error"] is None
+    rows = {r["np"]: r for r in told["matched"]["rows"] if "Sendrecv" in r["name"]}
     for np in (2, 4):  # 1/8 of the cells
-        assert rows[np]["by_bytes"]["n"] == pytest.approx(8 * np, rel=0.02)
+        assert rows[np]["n"] == pytest.approx(8 * np, rel=0.02)
         assert rows[np]["turns"] == 60
 
     study = Study(root)
     other = Study(root / "far" / "w1")
     model = load(root)
     known = {p.place for ph in model.phases for p in ph.work.places}
-    program.unlink()  # how places were matched is remembered
+    program.unlink()  # how places are matched does not depend on it
     assert {p.place for p in other_points(study, model)[0]} <= known
     # the places are not mixed up: the larger message is that of the first call
     sizes: dict[str, dict[str, int]] = {}
     for each in (study, other):
         own = [load_table(root, 2)]
         t = load_table(each.root, 2)
-        same = same_places(study, other, own, t)
-        for row, group in enumerate(same.renamed(t, own).group.tolist()):
-            g = same.renamed(t, own).groups[group]
+        t = names_in(own, t).table(t)
+        for row, group in enumerate(t.group.tolist()):
+            g = t.groups[group]
             if g.op == "MPI_Sendrecv":
                 sizes.setdefault(each.root.name, {})[g.site] = int(t.nbytes[row])
     assert set(sizes["w1"]) == set(sizes["study"])
@@ -137,8 +130,7 @@ def test_the_same_command_after_the_program_was_built_again(
     assert "the study's own workload" in refused(root, ["-n", "2", *launch(program)], 2)
     try:
         built(folder / "large", "heat.L", *SMALL, *BUILDS[how])
-        # its old symbols are gone: the order of calls in the loop nest is left
-        far(root, "-n", "2", *launch(program), out="its places were matched by structure")
+        far(root, "-n", "2", *launch(program), out=f"its places were matched {WORDS}")
         assert Study(root / "far" / "w1").signature_counts() == [2]
     finally:
         shutil.copy2(kept, program)

@@ -164,8 +164,6 @@ READERS: tuple[Reader, ...] = (
     Reader("cluster", "cluster.json", _by("p3s.machine.cluster:Cluster.load")),
     Reader("topology", "topology.json", _topology, keeps=False),
     Reader("switches", "topology.conf", _topology, keeps=False),
-    Reader("far", "far/far.json", _by("p3s.costs.small_runs.match:FAR.read")),
-    Reader("far sites", "far/sites.json", _by("p3s.costs.small_runs.places:SITES.read")),
     Reader(
         "threads",
         "threads/threads.json",

@@ -22,7 +22,6 @@ from threads_study import Hybrid, put_threads
 from p3s.base.artefacts import crc_of, write_json
 from p3s.base.settings import traces_of
 from p3s.base.study import Study
-from p3s.costs.small_runs.places import STRUCTURE
 from p3s.machine import filesystem
 from p3s.machine.cluster import typical
 from p3s.machine.machinefile import Facts
@@ -61,7 +60,7 @@ def put_all(root: Path) -> None:
     """Write every format below an empty directory."""
     make_study(root / "study")
     for put in (
-        *(_beside, _validation, _machine, _clusters, _replayed, _weak, _far),
+        *(_beside, _validation, _machine, _clusters, _replayed, _weak),
         *(_threads, _family, _tree, _baseline, _learned, _placement, _training, _texts, _archive),
     ):
         put(root)
@@ -134,36 +133,6 @@ def _weak(root: Path) -> None:
     told = json.loads((root / "study" / "prediction.json").read_bytes())
     told |= {"schema": "p3s.weak", "weak": "size = 100 n", "base_n": 2}
     write_json(root / "weak-size.json", told)
-
-
-def _far(root: Path) -> None:
-    row = {
-        "np": 4,
-        "phase": 0,
-        "ranks": [[0, 3]],
-        "turns": 3,
-        "x": 10.0,
-        "nbytes": 0.0,
-        "n": 16.0,
-        "by_work": {"n": 16.0, "nearest": 16, "distance": 0.0},
-        "by_bytes": {"why": "there are no messages"},
-        "points": [[["a", "MPI_Send"], 0, 16.0, 30.0, 10.0, 6.0, 7.0, 4, 1, "far/w1", 4]],
-    }
-    least = {"phase": 0, "name": "p", "counts": [2, 4], "cost": [0.3, 0.2]}
-    load = {
-        "name": "far/w1",
-        "command": ["mpiexec", "-n", "{np}", "./a"],
-        "counts": [2, 4],
-        "error": None,
-        "places": "by call site",
-        "rows": [row],
-        "minimum": [{**least, "status": "met", "at": 4}],
-    }
-    head = {"schema": "p3s.far", "schema_version": 2, "work_unit": "instructions"}
-    (root / "far").mkdir()
-    write_json(root / "far" / "far.json", {**head, "phases": ["p"], "workloads": [load]})
-    same = {"schema": "p3s.far-sites", "schema_version": 1, "how": STRUCTURE}
-    write_json(root / "far" / "sites.json", {**same, "sites": {"a+1": "b+2", "a+3": "b+4"}})
 
 
 def _threads(root: Path) -> None:

@@ -23,8 +23,8 @@ from p3s.base.settings import (
     settings_of,
     value_text,
 )
-from p3s.costs.parameters.alike import alike, laws_of
-from p3s.costs.parameters.fit import FamilyLaws, leave_out, model_at
+from p3s.costs.parameters.alike import Member, alike
+from p3s.costs.parameters.fit import fit_laws, leave_out, model_at
 from p3s.costs.parameters.laws import (
     EXACT,
     FITTED,
@@ -39,7 +39,6 @@ from p3s.costs.parameters.laws import (
     parse_laws,
     settings_along,
 )
-from p3s.costs.parameters.work import fit_family_work
 from p3s.laws.exact import value_at
 from p3s.laws.expr import num
 from p3s.laws.symbolic import to_text
@@ -56,24 +55,20 @@ def at(*values, names=("size", "other")):
 
 
 def traced(make, values, counts):
-    """Return (setting, model, tables) of a program at each of the values."""
+    """Return a program at each of the values with its models."""
     out = []
     for value in values:
         each = value if isinstance(value, tuple) else (value,)
         tables = [corpus.table(make(*each), n) for n in counts]
-        out.append((at(*each), build_model(tables, holdout=False, typed=set(each)), tables))
+        model = build_model(tables, holdout=False, typed=set(each))
+        out.append(Member(at(*each), tables, model))
     return out
 
 
 def fitted(runs, use=None):
-    parts, why = alike([(setting, model) for setting, model, _ in runs])
-    part = parts[0]
-    tables = {
-        m: next(t for setting, _, t in runs if setting == member.setting)
-        for m, member in enumerate(part.members)
-    }
-    use = tuple(range(len(part.members))) if use is None else use
-    return FamilyLaws(part, use, laws_of(part, use), fit_family_work(part, use, tables)), why
+    parts, why = alike(runs)
+    use = range(len(parts[0].members)) if use is None else use
+    return fit_laws(parts[0], use), why
 
 
 CASES = [
@@ -149,7 +144,7 @@ def test_left_out_and_missed():
 
     runs = traced(make, (10, 20, 30, 40), ANY)
     laws, _ = fitted(runs, use=(0, 1, 2))
-    report, missed = leave_out(laws, 3, runs[3][2])
+    report, missed = leave_out(laws, runs[3])
     held = report.comparison
     assert held.weights.exact < held.weights.phases
     whole, _ = fitted(runs)
@@ -157,7 +152,7 @@ def test_left_out_and_missed():
     loop = model.phases[1]
     assert loop.weight_verdict == "statistical"
     assert "exact" not in {i.verdict for i in model.items if i.phase == 1}
-    right = leave_out(fitted(runs[:3], use=(0, 1))[0], 2, runs[2][2])
+    right = leave_out(fitted(runs[:3], use=(0, 1))[0], runs[2])
     assert all(row.all_equal for row in right[0].each)
 
 
@@ -166,7 +161,7 @@ def test_another_grid_is_left_out():
         return corpus.ring(v, 2) if v < 200 else corpus.jacobi2d(v, v, 2)
 
     runs = traced(make, (101, 151, 301), ANY)
-    parts, why = alike([(setting, model) for setting, model, _ in runs])
+    parts, why = alike(runs)
     assert [len(p.members) for p in parts] == [2, 1]
     assert "size=301" in why and "size=101" not in why
 

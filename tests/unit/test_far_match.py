@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,17 +14,17 @@ import numpy as np
 import pytest
 from corpus import Recorder, block
 
-from p3s.base.errors import P3SError
 from p3s.base.extents import dims_balanced
 from p3s.costs.gather import Spent
 from p3s.costs.small_runs.cells import InputRuns, Reference
 from p3s.costs.small_runs.lookup import Role, ladder, ranks_like
-from p3s.costs.small_runs.match import Found, Groups, match_all, match_input
+from p3s.costs.small_runs.match import Found, match_all
 from p3s.model.holdout import build_model
 from p3s.model.types import Admissible, Model
 from p3s.signature.tables import PointTable
 
 Program = Callable[[Recorder], None]
+Groups = Mapping[int, Sequence[Found]]
 
 
 def tables(program: Program, counts: Sequence[int], unit: str = "instructions") -> list[PointTable]:
@@ -46,7 +47,9 @@ def matched(
     if ns is not None:
         places = [p.place for ph in model.phases for p in ph.work.places]
         times = {t.np: times_of(t, places, ns) for t in here}
-    return model, match_input(reference(model, own), runs("far/w1", here, times))
+    (one,) = match_all(reference(model, own), [runs("far/w1", here, times)])
+    assert one.error is None
+    return model, {n: [row for row in one.rows if row.np == n] for n in far}
 
 
 @dataclass(frozen=True)
@@ -119,8 +122,6 @@ def test_constant_total() -> None:
     for np_ in (4, 16):
         (group,) = of_phase(found[np_], model, "Send")
         assert group.n == pytest.approx(16 * np_, rel=1e-3)
-        assert group.by_bytes.n == pytest.approx(16 * np_, rel=1e-3)
-        assert group.by_work.nearest == 16 * np_ and group.by_work.distance < 1e-3
         (point,) = group.points
         assert point.place == ("Send", "MPI_Send") and point.cost == pytest.approx(2.0)
         assert point.work == pytest.approx(10 * point.x) and point.traced == np_
@@ -137,8 +138,6 @@ def test_between_admissible_counts_with_the_distance_to_the_nearest() -> None:
     true = 4 * (1 << 16) / 3000
     assert model.admissible.kind == "squares"
     assert group.n == pytest.approx(true, rel=2e-3)
-    assert group.by_work.nearest == 81
-    assert group.by_work.distance == pytest.approx(true / 81 - 1, rel=0.02)
 
 
 def test_total_that_grows_with_the_count() -> None:
@@ -166,7 +165,7 @@ def test_work_that_does_not_change_with_the_count_still_gives_a_point() -> None:
 
     model, found = matched(ring(5000, 4, same), ring(700, 4, same), (2, 4, 8), (4,), ns=3.0)
     (group,) = of_phase(found[4], model, "Send")
-    assert group.n is None and "same at every count" in group.by_work.why
+    assert group.n is None and "same at every count" in group.why
     (point,) = group.points
     assert point.n is None and point.x == 700 and point.cost == pytest.approx(3.0)
 
@@ -177,7 +176,7 @@ def test_more_work_than_at_any_count_has_no_match() -> None:
 
     model, found = matched(ring(1 << 16, 4, part), ring(1 << 20, 4, part), (2, 4, 8, 16), (2,))
     (group,) = of_phase(found[2], model, "Send")
-    assert group.n is None and "no count" in group.by_work.why
+    assert group.n is None and "no count" in group.why
 
 
 def workers(size: int, turns: int) -> Program:
@@ -235,15 +234,12 @@ def blocks(nx: int, ny: int, turns: int, rows: int = 0) -> Program:
     return program
 
 
-def test_blocks_of_another_shape_differ_by_work_and_by_bytes() -> None:
+def test_blocks_of_another_shape_are_matched_by_their_work() -> None:
     model, found = matched(blocks(1920, 1920, 5), blocks(1920, 120, 5), (4, 9, 16, 25), (16,))
     groups = of_phase(found[16], model, "Allreduce")
     assert sum(g.number for g in groups) == 16
     for g in groups:
         assert g.n == pytest.approx(16 * 16, rel=0.01)  # 480 x 30 cells are as many as 120 x 120
-        # 480 + 30 are the sides of blocks of about 255 x 255
-        assert g.by_bytes.n == pytest.approx((1920 / 255) ** 2, rel=0.1)
-        assert g.by_work.n / g.by_bytes.n > 1.1
 
 
 def test_where_work_is_time_another_shape_gives_no_point() -> None:
@@ -253,7 +249,7 @@ def test_where_work_is_time_another_shape_gives_no_point() -> None:
     )
     for g in of_phase(found[16], model, "Allreduce"):
         assert g.n is None and g.x is None and not g.points
-        assert "another shape" in g.by_bytes.why
+        assert "another shape" in g.why
     model, found = matched(
         blocks(1920, 1920, 5), blocks(240, 240, 5), (4, 9, 16, 25), (16,), unit="cpu_ns", ns=1.0
     )
@@ -286,7 +282,7 @@ def test_where_work_is_time_messages_of_one_size_tell_nothing() -> None:
         ns=1.0,
     )
     assert found[4] and not any(g.points for g in found[4])
-    whys = [g.by_bytes.why for g in found[4] if g.nbytes]
+    whys = [g.why for g in found[4] if g.nbytes]
     assert whys and all(
         "as large as those of the original" in why
         or "no count" in why
@@ -307,7 +303,7 @@ def test_where_work_is_time_strangers_give_no_point() -> None:
     )
     assert any(g.points for g in of_phase(found[4], model, "Waitall"))
     for g in of_phase(found[2], model, "Waitall"):
-        assert not g.points and "no process makes just these calls" in g.by_bytes.why
+        assert not g.points and "no process makes just these calls" in g.why
 
 
 def test_borders_are_matched_with_borders() -> None:
@@ -393,7 +389,6 @@ def test_where_work_is_time_the_messages_say_which_count_it_is() -> None:
         assert g.n == pytest.approx(64, rel=0.01)
         assert g.x == pytest.approx(x, rel=0.02)
         assert g.points[0].cost == pytest.approx(0.4, rel=0.02)
-    assert send.by_work.n is None
 
 
 def test_where_work_is_time_the_own_runs_refute_a_match() -> None:
@@ -416,39 +411,33 @@ def test_where_work_is_time_the_own_runs_refute_a_match() -> None:
             if held:
                 assert group.n == pytest.approx(4 * np_, rel=0.01)
             else:
-                assert group.n is None and group.by_bytes.n is None
-                assert "at 16 processes, its computation takes 0.25 times" in group.by_bytes.why
+                assert group.n is None and group.x is None
+                assert "at 16 processes, its computation takes 0.25 times" in group.why
 
 
-def test_what_one_workload_shows_holds_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_workload_shows_holds_for_the_others() -> None:
     """The smallest has no count in common with the study: nothing speaks against it but w1."""
 
     def pairs(size: int, n: int, rank: int) -> float:
         return size * size / n
 
-    counts = (2, 4, 8, 16)
-    by_name = {}
-    for name, size, ranks in (("far/w1", 1 << 12, (4,)), ("far/w2", 1 << 10, (16,))):
-        model, by_name[name] = matched(
-            ring(1 << 14, 10, pairs), ring(size, 10, pairs), counts, ranks, unit="cpu_ns", ns=1.0
-        )
-    (alone,) = of_phase(by_name["far/w2"][16], model, "Send")
-    assert alone.points and alone.n == pytest.approx(256, rel=0.01)
-
-    def found(_reference: Any, runs: InputRuns) -> Any:
-        if runs.name not in by_name:
-            raise P3SError("another program")
-        return by_name[runs.name]
-
-    monkeypatch.setattr("p3s.costs.small_runs.match.match_input", found)
-    inputs = [InputRuns(name, (), ()) for name in ("far/w2", "far/w1", "far/w3")]
-    out = match_all(reference(model, []), inputs)
-    assert str(out["far/w3"]) == "another program"
-    again = out["far/w2"]
-    assert not isinstance(again, P3SError)
-    (group,) = of_phase(again[16], model, "Send")
+    own = tables(ring(1 << 14, 10, pairs), (2, 4, 8, 16), "cpu_ns")
+    model = build_model(own, holdout=False)
+    places = [p.place for ph in model.phases for p in ph.work.places]
+    inputs = []
+    for name, size, n in (("far/w2", 1 << 10, 16), ("far/w1", 1 << 12, 4)):
+        (t,) = tables(ring(size, 10, pairs), (n,), "cpu_ns")
+        inputs.append(runs(name, [t], {n: times_of(t, places, 1.0)}))
+    study = reference(model, own)
+    (alone,) = match_all(study, inputs[:1])
+    (group,) = of_phase(alone.rows, model, "Send")
+    assert group.points and group.n == pytest.approx(256, rel=0.01)
+    broken = InputRuns("far/w3", (), (), problem="damaged")
+    again, _, failed = match_all(study, [*inputs, broken])
+    assert failed.error == "damaged"
+    (group,) = of_phase(again.rows, model, "Send")
     assert not group.points and group.n is None
-    assert group.by_bytes.why.endswith("as far/w1 shows")
+    assert group.why.endswith("as far/w1 shows")
 
 
 def test_another_program_and_another_unit_are_refused() -> None:
@@ -462,11 +451,12 @@ def test_another_program_and_another_unit_are_refused() -> None:
     own = tables(ring(4096, 5, share), (2, 4, 8))
     model = build_model(own, holdout=False)
     study = reference(model, own)
-    words = r"far/w1 at np=4: a different program: \d+ of its \d+ places"
-    with pytest.raises(P3SError, match=words):
-        match_input(study, runs("far/w1", tables(elsewhere, (4,)), {}))
-    with pytest.raises(P3SError, match="measured in cpu_ns and in instructions in the study"):
-        match_input(study, runs("far/w1", tables(ring(512, 5, share), (4,), "cpu_ns"), {}))
+    for other, words in (
+        (tables(elsewhere, (4,)), r"far/w1 at np=4: a different program: \d+ of its \d+ places"),
+        (tables(ring(512, 5, share), (4,), "cpu_ns"), "in cpu_ns and in instructions in the study"),
+    ):
+        (one,) = match_all(study, [runs("far/w1", other, {})])
+        assert re.search(words, one.error or "") and not one.rows
 
 
 def accepting(kind: str, k: int, counts: tuple[int, ...], failed: tuple[int, ...] = ()) -> Model:

@@ -12,20 +12,10 @@ from corpus import Recorder
 from test_far_match import reference, runs, times_of
 
 from p3s.base.errors import P3SError
-from p3s.base.serialise import from_data
-from p3s.capture.callpath import FrameInfo
+from p3s.costs.points import Point
 from p3s.costs.small_runs.cells import PhaseCost, counts_upward, stop
-from p3s.costs.small_runs.match import FarFile
-from p3s.costs.small_runs.places import (
-    FUNCTION,
-    LINE,
-    SITE,
-    STRUCTURE,
-    SiteMap,
-    correspond,
-    list_nodes,
-    matches_study,
-)
+from p3s.costs.small_runs.match import Found, OtherInput, match_all
+from p3s.costs.small_runs.sites import BY_SIMILARITY, BY_SITE, SiteNames, list_nodes, names_in
 from p3s.costs.types import FALLING, REACHED
 from p3s.model.grid import admissible
 from p3s.model.holdout import build_model
@@ -68,18 +58,14 @@ BUILDS: dict[str, tuple[Program, Program]] = {
 
 
 @pytest.mark.parametrize("name", BUILDS)
-def test_by_structure(name: str) -> None:
+def test_by_what_the_calls_do(name: str) -> None:
     large, small = BUILDS[name]
     own = tables(large, (4, 9, 16) if name == "wavefront" else COUNTS)
     far = moved(corpus.table(small, 4))
-    assert not matches_study(own, far)
-    found = correspond(own, far, {}, {})
-    assert found is not None and found.how == STRUCTURE
-    assert dict(found.sites) == sites_of(corpus.table(small, 4))
-    again = found.renamed(far, own)
-    assert matches_study(own, again) and set(list_nodes(again)) == set(
-        list_nodes(corpus.table(small, 4))
-    )
+    found = names_in(own, far)
+    assert found.how == BY_SIMILARITY
+    assert dict(found.twins) == sites_of(corpus.table(small, 4))
+    assert list_nodes(found.table(far)) == list_nodes(corpus.table(small, 4))
 
 
 @pytest.mark.parametrize("one", BUILDS)
@@ -87,7 +73,7 @@ def test_other_programs(one: str) -> None:
     own = tables(BUILDS[one][0], (4, 16) if one == "wavefront" else COUNTS)
     for two, (_, small) in BUILDS.items():
         if one != two:
-            assert correspond(own, moved(corpus.table(small, 4)), {}, {}) is None, two
+            assert not names_in(own, moved(corpus.table(small, 4))).twins, two
 
 
 def loops(*parts: Sequence[str], turns: int = 6, work: float = 1000) -> Program:
@@ -117,20 +103,19 @@ RING = ("Send", "Recv", "Allreduce")
     "other",
     [
         loops(("Send", "Recv"), ("Allreduce",)),  # the same calls in two loops
-        loops(("Allreduce", "Send", "Recv"), turns=6),  # in another order
         loops(("Send", "Recv", "Barrier")),  # another operation
         loops((*RING, "Allreduce+")),  # one more
         loops(RING, RING),
     ],
-    ids=["loops", "order", "operation", "more", "twice"],
+    ids=["loops", "operation", "more", "twice"],
 )
 def test_the_same_calls_in_another_structure(other: Program) -> None:
-    own = tables(loops(RING))
-    assert correspond(own, moved(corpus.table(loops(RING, turns=40), 4)), {}, {}) is not None
+    own = tables(loops(RING, work=4000))
+    same = moved(corpus.table(loops(RING, turns=40), 4))
+    assert names_in(own, same).twins
     far = moved(corpus.table(other, 4))
-    assert correspond(own, far, {}, {}) is None
-    names = {f: named(f, "main") for t in (*own, far) for fs in t.sites.values() for f in fs}
-    assert correspond(own, far, names, names) is None, "one function of the same name is no proof"
+    with pytest.raises(P3SError, match=r"a different program|other phases"):
+        refuse(own, names_in(own, far).table(far))
 
 
 def test_sites_that_both_have_stay_what_they_are() -> None:
@@ -147,7 +132,7 @@ def test_sites_that_both_have_stay_what_they_are() -> None:
         nodes=tuple((name(site), op) for site, op in far.nodes),
         sites={name(site): (name(site),) for site in far.sites},
     )
-    assert correspond(own, swapped, {}, {}) is None
+    assert not names_in(own, swapped).twins
 
 
 @corpus.program
@@ -166,65 +151,23 @@ def test_calls_of_different_ranks_are_not_mixed_up() -> None:
         for early, late in ((1, 9), (9, 1), (2, 3)):
             own = tables(split(2, 5, 8))
             far = corpus.table(split(early, late, far_turns), 4)
-            found = correspond(own, moved(far), {}, {})
-            assert found is None or dict(found.sites) == sites_of(far)
-
-
-def named(frame: str, function: str, line: int = 0, offset: int = 0) -> FrameInfo:
-    return FrameInfo(frame, "program", function, "src/program.c" if line else "", line, offset)
-
-
-def places(t: PointTable, function: Callable[[str], tuple[str, int, int]]) -> dict[str, FrameInfo]:
-    return {f: named(f, *function(f.lstrip("@"))) for fs in t.sites.values() for f in fs}
-
-
-def test_names_decide_where_both_builds_have_them() -> None:
-    own = tables(loops(RING))
-    far = moved(corpus.table(loops(RING, turns=40), 4))
-    order = {site: k for k, site in enumerate(own[0].sites)}
-
-    def line(site: str) -> tuple[str, int, int]:
-        return ("main", 10 + order[site], 5 * order[site])
-
-    def function(site: str) -> tuple[str, int, int]:
-        return ("main.constprop.0", 0, 9 * order[site])
-
-    mine, theirs = places(own[-1], line), places(far, line)
-    found = correspond(own, far, mine, theirs)
-    assert found is not None and found.how == LINE and dict(found.sites) == sites_of(own[0])
-    found = correspond(own, far, mine, places(far, function))
-    assert found is not None and found.how == FUNCTION and dict(found.sites) == sites_of(own[0])
-    other = {f: replace(w, function="work") for f, w in theirs.items()}
-    assert correspond(own, far, mine, other) is None, "calls of another function are other calls"
-    found = correspond(own, far, mine, {})
-    assert found is not None and found.how == STRUCTURE
-
-
-def test_calls_of_one_line_are_told_apart_by_their_order() -> None:
-    one = ("Send", "Recv", "Send+", "Recv+")
-    own = tables(loops(one))
-    far = moved(corpus.table(loops(one, turns=40), 4))
-    order = {site: k for k, site in enumerate(own[0].sites)}
-    mine = places(own[-1], lambda site: ("step", 7, 10 * order[site]))
-    theirs = places(far, lambda site: ("step", 7, 1000 + 3 * order[site]))
-    found = correspond(own, far, mine, theirs)
-    assert found is not None and found.how == LINE and dict(found.sites) == sites_of(own[0])
-    fewer = moved(corpus.table(loops(("Send", "Recv", "Recv+")), 4))
-    assert correspond(own, fewer, mine, theirs) is None
+            found = names_in(own, moved(far))
+            assert not found.twins or dict(found.twins) == sites_of(far)
 
 
 def test_what_is_unknown_takes_no_name_of_the_study() -> None:
     own = tables(loops(RING))
     t = corpus.table(loops((*RING, "Barrier")), 4)
-    same = SiteMap(LINE, {"Send.0": "Recv.0", "Recv.0": "Send.0", "Init": "Init"})
-    renamed = same.renamed(t, own)
+    sites = frozenset(site for site, _ in own[0].nodes)
+    same = SiteNames({"Send.0": "Recv.0", "Recv.0": "Send.0", "Init": "Init"}, sites)
+    renamed = same.table(t)
     assert [g.site for g in renamed.groups if g.op == "MPI_Send"] == ["Recv.0"] * sum(
         g.op == "MPI_Send" for g in t.groups
     )
     assert {site for site, op in renamed.nodes if op == "MPI_Allreduce"} == {"~Allreduce.0"}
     assert {site for site, op in renamed.nodes if op == "MPI_Barrier"} == {"Barrier.0"}
     assert set(renamed.sites) == {site for site, _ in renamed.nodes}
-    assert SiteMap().renamed(t, own) is t and SiteMap().how == SITE
+    assert SiteNames().table(t).nodes == t.nodes and SiteNames().how == BY_SITE
     assert same.site("Send.0#2") == "Recv.0#2"
 
 
@@ -233,8 +176,6 @@ def test_points_are_those_of_the_same_build() -> None:
     from test_far_match import matched as looked_up
     from test_far_match import reference, ring, runs, times_of
 
-    from p3s.costs.small_runs.match import match_input
-
     def work(size: int, n: int, rank: int) -> float:
         return 100 * size / n
 
@@ -242,14 +183,12 @@ def test_points_are_those_of_the_same_build() -> None:
     model, wanted = looked_up(large, small, COUNTS, (4,), ns=2.0)
     own = [replace(t, work_unit="instructions") for t in tables(large)]
     far = moved(replace(corpus.table(small, 4), work_unit="instructions"))
-    same = correspond(own, far, {}, {})
-    assert same is not None
-    t = same.renamed(far, own)
+    t = names_in(own, far).table(far)
     names: list[Any] = [p.place for ph in model.phases for p in ph.work.places]
     far_runs = runs("far/w1", [t], {4: times_of(t, names, 2.0)})
-    found = match_input(reference(model, own), far_runs)
-    assert [p for g in found[4] for p in g.points] == [p for g in wanted[4] for p in g.points]
-    assert any(g.points for g in found[4])
+    (found,) = match_all(reference(model, own), [far_runs])
+    assert [p for g in found.rows for p in g.points] == [p for g in wanted[4] for p in g.points]
+    assert any(g.points for g in found.rows)
 
 
 def test_the_walk_keeps_to_the_admissible_counts() -> None:
@@ -386,59 +325,26 @@ def test_units_are_not_mixed() -> None:
     refuse(time, table(1 << 10, 4, unit="wall_ns"))  # both are time
 
 
-def row(phase: int, n: float | None, cost: float | None = 0.257, **more: Any) -> dict[str, Any]:
-    found = {"n": n, "nearest": round(n), "distance": 0.0087} if n else {}
+def row(phase: int, n: float | None, cost: float | None = 0.257, why: str = "") -> Found:
     ns = 512345.0 * (cost or 0.0)
-    point = [["Send", "MPI_Send"], phase, n, 512345.0, 51234.5, ns, ns, 4, 1, "far/w1", 4]
-    return {
-        "np": 4,
-        "phase": phase,
-        "ranks": [[0, 3]],
-        "turns": 10.0,
-        "x": 51234.5,
-        "nbytes": 80.0,
-        "n": n,
-        "by_work": found,
-        "by_bytes": {},
-        "points": [point] if cost else [],
-        **more,
-    }
+    place = ("Send", "MPI_Send")
+    point = Point(place, phase, n, 512345.0, 51234.5, ns, ns, 4, 1, "far/w1", 4)
+    points = (point,) if cost else ()
+    name = f"Send{phase}"
+    return Found(4, phase, name, ((0, 3),), 10.0, 51234.5, 80.0, n, why, points)
 
 
-def file(unit: str, **more: Any) -> FarFile:
-    empty = {"error": None, "places": "by call site", "rows": [], "minimum": []}
-    far = {"name": "far/w1", "command": ["./a"], "counts": [4], **empty, **more}
-    names = [f"Send{phase}" for phase in range(4)]
-    return from_data(FarFile, {"work_unit": unit, "phases": names, "workloads": [far]})
-
-
-def page(
-    unit: str,
-    rows: list[dict[str, Any]],
-    minimum: list[dict[str, Any]] | None = None,
-    error: str | None = None,
-) -> str:
-    command = ["mpiexec", "-n", "{np}", "./a\x1b[31m"]
-    made = file(unit, command=command, rows=rows, minimum=minimum or [], error=error)
-    return "\n".join(render(made))
+def page(unit: str, rows: Sequence[Found], **more: Any) -> str:
+    command = ("mpiexec", "-n", "{np}", "./a\x1b[31m")
+    made = OtherInput("far/w1", command, (4,), None, BY_SITE, tuple(rows))
+    return "\n".join(render(replace(made, **more), unit))
 
 
 def test_a_row_says_what_it_stands_for() -> None:
     text = page("instructions", [row(1, 1681.0)])
     assert "\x1b" not in text
     (line,) = [x for x in text.splitlines() if "Send1" in x]
-    assert line.split() == [
-        "1",
-        "Send1",
-        "4",
-        "4",
-        "5.123e+04",
-        "0.257",
-        "1681.0",
-        "1681",
-        "0.87%",
-        "-",
-    ]
+    assert line.split() == ["1", "Send1", "4", "4", "5.123e+04", "0.257", "1681.0"]
 
 
 @pytest.mark.parametrize(
@@ -451,40 +357,27 @@ def test_a_row_says_what_it_stands_for() -> None:
     ],
 )
 def test_the_minimum_in_words(status: str, words: str) -> None:
-    minimum = [
-        {
-            "phase": 1,
-            "name": "Send1",
-            "counts": [4, 16],
-            "cost": [1.0, 0.5],
-            "status": status,
-            "at": 16,
-        }
-    ]
-    assert words in page("instructions", [row(1, 64.0)], minimum)
+    minimum = (PhaseCost(1, "Send1", (4, 16), (1.0, 0.5), status, 16),)
+    assert words in page("instructions", [row(1, 64.0)], minimum=minimum)
 
 
 def test_what_stands_for_no_count_says_why() -> None:
-    same = row(2, None, by_work={"why": "is the same at every count"})
+    same = row(2, None, why="is the same at every count")
     text = page("instructions", [row(1, 64.0), same])
     assert (
         "phase 2 Send2 stands for no count: its work per iteration is the same at every count"
         in text
     )
     why = "cannot be compared: its messages are as large as those of the original"
-    text = page("cpu_ns", [row(1, None, None, by_bytes={"why": why})]).replace("\n    ", " ")
+    text = page("cpu_ns", [row(1, None, None, why)]).replace("\n    ", " ")
     assert f"stands for no count: {why}" in text and "--work instructions" in text
 
 
-def test_how_the_places_of_another_build_were_matched() -> None:
-    def told(**more: str) -> str:
-        return "\n".join(render(file("instructions", rows=[row(1, 64.0)], **more)))
-
-    assert "its places were matched by function and line" in told(places="by function and line")
-    assert "matched" not in told(places="by call site")
+def test_how_the_call_sites_of_another_build_were_matched() -> None:
+    text = page("instructions", [row(1, 64.0)], places=BY_SIMILARITY)
+    assert "its places were matched by functional similarity" in text
+    assert "matched" not in page("instructions", [row(1, 64.0)])
 
 
-def test_another_shape_and_another_program() -> None:
-    text = page("instructions", [row(3, 64.0, by_bytes={"n": 100.0})]).replace("\n    ", " ")
-    assert "phase 3: by the bytes of the messages it is another count" in text
+def test_another_program() -> None:
     assert "far/w1: another program" in page("instructions", [], error="far/w1: another program")

@@ -8,10 +8,9 @@ the model inwards: ("items", 3, "slots", 0, "elements", "expr", 2).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
-from functools import partial
 from itertools import chain, product
 from typing import Any
 
@@ -21,7 +20,8 @@ from p3s.base.errors import P3SError
 from p3s.base.settings import Setting, setting_name
 from p3s.costs.parameters.laws import Law, Means, Number, find_number
 from p3s.laws.exact import evaluate_int
-from p3s.laws.expr import ARGUMENTS, Expr, num
+from p3s.laws.exact import value_at as exact_at
+from p3s.laws.expr import ARGUMENTS, Expr, add, mul, num, sym
 from p3s.laws.lawfinder import find_law
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.evaluate import ScaledRows, generate, model_grid
@@ -30,16 +30,29 @@ from p3s.model.sizes.amounts import fit_amount
 from p3s.model.sizes.observed import env_of
 from p3s.model.types import Item, Model, Phase, ProcessGrid, Slot
 from p3s.model.work_types import Case, Occurs, PhaseWork
+from p3s.signature.tables import PointTable
 
 #: Numbers in a rule of sizes up to which laws for all of them are tried; of factors in these.
 _MOST_NUMBERS, _SMALL = 3, 16
 
 
 @dataclass
-class Member:
-    """A setting with its model, items in the order of the reference's."""
+class Traced:
+    """A traced setting, with its signatures by count."""
 
     setting: Setting
+    tables: Sequence[PointTable]
+
+    @property
+    def name(self) -> str:
+        """The name of the setting."""
+        return setting_name(self.setting)
+
+
+@dataclass
+class Member(Traced):
+    """A traced setting with its model, items in the order of the reference's."""
+
     model: Model
     _rows: dict[int, ScaledRows] = field(default_factory=dict)
 
@@ -58,7 +71,7 @@ class Alike:
     numbers: Numbers = field(default_factory=dict)
 
 
-def alike(models: Sequence[tuple[Setting, Model]]) -> tuple[list[Alike], dict[str, str]]:
+def alike(traced: Iterable[Member]) -> tuple[list[Alike], dict[str, str]]:
     """Return the settings by models that are alike, and why settings are in none with others.
 
     Each setting is in one part; parts with most settings first. The reference of a part, whose
@@ -66,20 +79,21 @@ def alike(models: Sequence[tuple[Setting, Model]]) -> tuple[list[Alike], dict[st
     """
     parts: list[Alike] = []
     why: dict[str, str] = {}
-    for setting, model in models:
+    for one in traced:
         for k, part in enumerate(parts):
             reference = part.members[0]
             try:
-                made = renumber_items(model, numbering(model, reference.model))
-                parts[k] = _join_members([*part.members, Member(setting, made)])
+                made = renumber_items(one.model, numbering(one.model, reference.model))
+                parts[k] = _join_members([*part.members, replace(one, model=made)])
                 break
             except Differs as err:
                 what = _name_difference(err, reference.model)
-                why[setting_name(setting)] = f"{what} than at {setting_name(reference.setting)}"
+                why[one.name] = f"{what} than at {reference.name}"
         else:
-            parts.append(Alike([Member(setting, renumber_items(model, range(len(model.items))))]))
+            made = renumber_items(one.model, range(len(one.model.items)))
+            parts.append(Alike([replace(one, model=made)]))
     out = sorted(parts, key=lambda p: -len(p.members))
-    left = {setting_name(p.members[0].setting) for p in out if len(p.members) == 1}
+    left = {p.members[0].name for p in out if len(p.members) == 1}
     return out, {name: text for name, text in why.items() if name in left}
 
 
@@ -116,23 +130,18 @@ def _without_order(model: Model) -> Model:
     return replace(model, items=tuple(items), order=None)
 
 
-#: What differs, by fields in the path of an item; the first four before all that is inside of them.
+#: What differs, by fields of the model, its items and their slots.
 _DIFFERS = {
+    "grid": "another process grid",
+    "phases": "other loops",
+    "order": "another order of calls",
     "relation": "other partners",
     "place": "another communicator",
     "phase": "another loop",
     "when": "other iterations",
     "guard": "other ranks",
-    "count": "another rule of how often",
-    "expr": "another rule",
-    "elements": "another rule of sizes",
+    "count": "another number of calls",
     "slots": "other sizes",
-}
-_OTHER_PARTS = {
-    "grid": "another process grid",
-    "items": "another rule (calls)",
-    "phases": "other loops",
-    "order": "another order of calls",
 }
 
 
@@ -142,11 +151,9 @@ def _name_difference(err: Differs, model: Model) -> str:
         return str(err)
     part, *inside = err.path
     if part != "items" or not inside:
-        return _OTHER_PARTS.get(str(part), "another structure")
-    keys = [str(key) for key in inside if isinstance(key, str)]
-    keys = [*(key for key in keys[:1] if key in list(_DIFFERS)[:4]), *reversed(keys)]
-    what = next((_DIFFERS[key] for key in keys if key in _DIFFERS), "another rule")
-    return f"{what} ({model.items[int(inside[0])].op})"
+        return _DIFFERS.get(str(part), "another structure")
+    words = [_DIFFERS[str(key)] for key in inside if key in _DIFFERS]
+    return f"{words[-1] if words else 'another rule'} ({model.items[int(inside[0])].op})"
 
 
 # ---- sizes that some settings leave open ---------------------------------------------------
@@ -180,7 +187,7 @@ def _with_shape(members: list[Member], path: Path, laws: Sequence[SizeLaw]) -> l
     settings = [each.setting for each in members]
     for m in sorted(range(len(laws)), key=lambda m: bool(laws[m].rivals)):
         shape = laws[m].expr
-        first = [_with_numbers_of(shape, list(_numbers(law.expr))) for law in laws]
+        first = [_put_numbers(shape, list(_numbers(law.expr).values())) for law in laws]
         for exprs in chain([first], _by_laws(shape, m, settings)):
             if all(
                 expr is not None and (expr == law.expr or _meets(member, path, expr))
@@ -199,7 +206,7 @@ def _by_laws(shape: Any, m: int, settings: Sequence[Setting]) -> Iterator[list[E
     Each number of member ``m`` is in proportion to a parameter, constant, or a parameter plus or
     minus a little; equal numbers follow one law.
     """
-    numbers = [Fraction(n[1], n[2]) for n in _numbers(shape)]
+    numbers = list(_numbers(shape).values())
     distinct = list(dict.fromkeys(numbers))
     if not 0 < len(distinct) <= _MOST_NUMBERS:
         return
@@ -207,49 +214,38 @@ def _by_laws(shape: Any, m: int, settings: Sequence[Setting]) -> Iterator[list[E
     for chosen in sorted(product(*options), key=lambda each: sum(cost for cost, _ in each)):
         law_of = dict(zip(distinct, (law for _, law in chosen), strict=True))
         yield [
-            _with_numbers_of(shape, [num(law_of[n](setting)) for n in numbers])
+            _put_numbers(shape, [exact_at(law_of[n], setting) for n in numbers])
             for setting in settings
         ]
 
 
-def _straight(name: str, k: Fraction, c: Fraction, setting: Setting) -> Fraction:
-    return k * setting[name] + c
-
-
-def _number_laws(
-    value: Fraction, setting: Setting
-) -> Iterator[tuple[float, Callable[[Setting], Fraction]]]:
-    """Yield (cost, law) of a number of one setting."""
+def _number_laws(value: Fraction, setting: Setting) -> Iterator[tuple[float, Expr]]:
+    """Yield (cost, law in the parameters) of a number of one setting."""
     for name, at in setting.items():
         k, c = value / at, value - at
         if k and k.denominator <= _SMALL and abs(k.numerator) <= _SMALL:
-            yield 0.0 if k == 1 else 1.5, partial(_straight, name, k, Fraction(0))
+            yield 0.0 if k == 1 else 1.5, mul(num(k), sym(name))
         if c and abs(c) <= 2 and at > 8:
-            yield 2.0, partial(_straight, name, Fraction(1), c)
-    yield 1.0, lambda s: value
+            yield 2.0, add(sym(name), num(c))
+    yield 1.0, num(value)
 
 
-def _numbers(expr: Any) -> Iterator[Expr]:
-    if isinstance(expr, list) and expr:
-        if expr[0] == "num":
-            yield expr
-        else:
-            for part in expr[1:]:
-                yield from _numbers(part)
+def _numbers(expr: Any, path: Path = ()) -> dict[Path, Fraction]:
+    """Return the numbers in an expression by their places."""
+    if not isinstance(expr, list) or not expr:
+        return {}
+    if expr[0] == "num":
+        return {path: Fraction(expr[1], expr[2])}
+    parts = (_numbers(part, (*path, k)) for k, part in enumerate(expr))
+    return {place: value for part in parts for place, value in part.items()}
 
 
-def _with_numbers_of(shape: Any, numbers: list[Expr]) -> Expr | None:
+def _put_numbers(shape: Any, numbers: Sequence[Fraction | None]) -> Expr | None:
     """Return a shape with other numbers in the same order, None where there are not as many."""
-    if len(list(_numbers(shape))) != len(numbers):
+    places = list(_numbers(shape))
+    if len(places) != len(numbers) or None in numbers:
         return None
-    left = list(numbers)
-
-    def again(expr: Any) -> Any:
-        if not isinstance(expr, list):
-            return expr
-        return left.pop(0) if expr[0] == "num" else [again(part) for part in expr]
-
-    made: Expr = again(shape)
+    made: Expr = replace_numbers(shape, dict(zip(places, numbers, strict=True)))
     return made
 
 

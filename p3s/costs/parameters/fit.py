@@ -21,7 +21,9 @@ from p3s.base.settings import MIN_SETTINGS, Setting, parse_setting, setting_name
 from p3s.costs.gather import measured_at, own_points, work_of, x_scale
 from p3s.costs.parameters.alike import (
     Alike,
+    Member,
     Path,
+    Traced,
     alike,
     below,
     laws_of,
@@ -55,68 +57,46 @@ from p3s.model.reasons import VERDICTS, Code, Reason, Verdict
 from p3s.model.types import Derived, Item, Model, Phase, Share
 from p3s.model.work_types import Segment
 from p3s.signature.clock import TIMES
-from p3s.signature.tables import PointTable
 from p3s.signature.times import Times
 
 
-@dataclass(frozen=True)
-class TracedSetting:
-    """A traced setting: its signatures by count, and its model, None where these are too few."""
-
-    setting: Setting
-    tables: Sequence[PointTable]
-    model: Model | None
-
-    @property
-    def name(self) -> str:
-        """The name of the setting."""
-        return setting_name(self.setting)
-
-
-def fit_family(names: Sequence[str], traced: Sequence[TracedSetting]) -> Family:
+def fit_family(names: Sequence[str], traced: Sequence[Traced]) -> Family:
     """Return the laws of parameters with these names; at least two settings must have a model."""
-    parts, alone = alike([(one.setting, one.model) for one in traced if one.model is not None])
-    tables = {one.name: one.tables for one in traced}
+    members = {one.name: one for one in traced if isinstance(one, Member)}
+    parts, alone = alike(members.values())
     family = Family(
         parameters=tuple(names),
         settings=tuple(
-            SettingInfo(one.name, tuple(t.np for t in one.tables), one.model is not None)
+            SettingInfo(one.name, tuple(t.np for t in one.tables), one.name in members)
             for one in traced
         ),
         alone=alone,
-        parts=tuple(_part(part, tables) for part in parts if len(part.members) >= MIN_SETTINGS),
+        parts=tuple(_part(part) for part in parts if len(part.members) >= MIN_SETTINGS),
         checks=(),
     )
-    models = {one.name: one.model for one in traced if one.model is not None}
-    checks = tuple(_check(family, models, one) for one in traced if one.model is None)
+    models = {name: one.model for name, one in members.items()}
+    checks = tuple(_check(family, models, one) for one in traced if one.name not in members)
     return replace(family, checks=checks)
 
 
-def _part(part: Alike, tables_of: Mapping[str, Sequence[PointTable]]) -> Part:
+def _part(part: Alike) -> Part:
     """Return the laws of settings that are alike, with what leaving one out showed."""
-    every = tuple(range(len(part.members)))
-    names = [setting_name(m.setting) for m in part.members]
-    tables = {m: tables_of[names[m]] for m in every}
+    every = range(len(part.members))
     last = max(every, key=lambda m: (math.prod(part.members[m].setting.values()), m))
-    rest = tuple(m for m in every if m != last)
-    laws = laws_of(part, every)
+    rest, left = [m for m in every if m != last], part.members[last]
+    missed: tuple[Call, ...] = ()
     if len(rest) < MIN_SETTINGS:
-        missed: tuple[Call, ...] = ()
-        held = HoldOut(
-            max(part.members[last].model.counts),
-            False,
-            "only two values of the parameters have models alike",
-            setting=names[last],
-        )
+        why = "only two values of the parameters have models alike"
+        held = HoldOut(max(left.model.counts), False, why, setting=left.name)
     else:
-        without = FamilyLaws(part, rest, laws_of(part, rest), fit_family_work(part, rest, tables))
-        held, missed = leave_out(without, last, tables[last])
+        held, missed = leave_out(fit_laws(part, rest), left)
+    fitted, reference = fit_laws(part, every), part.members[0].model
     return Part(
-        settings=tuple(names),
-        ordered=part.members[0].model.order is not None,
-        equations=tuple(_equations(part.members[0].model, laws)),
-        laws={symbol(path): law for path, law in laws.items()},
-        work=fit_family_work(part, every, tables),
+        settings=tuple(m.name for m in part.members),
+        ordered=reference.order is not None,
+        equations=tuple(_equations(reference, fitted.laws)),
+        laws={symbol(path): law for path, law in fitted.laws.items()},
+        work=fitted.work,
         holdout=held,
         missed=missed,
     )
@@ -151,7 +131,7 @@ def _equations(model: Model, laws: Mapping[Path, Law]) -> list[Equation]:
     return list(found.values())
 
 
-def _check(family: Family, models: Mapping[str, Model], one: TracedSetting) -> HoldOut:
+def _check(family: Family, models: Mapping[str, Model], one: Traced) -> HoldOut:
     """Compare the family with a setting that has too few counts for a model of its own."""
     n = max(t.np for t in one.tables)
     try:
@@ -184,7 +164,7 @@ def fitted_of(part: Part, models: Mapping[str, Model]) -> FamilyLaws:
 
     Raises P3SError where they are not those that the laws were fitted to.
     """
-    made = alike([(parse_setting(name), models[name]) for name in part.settings])[0][0]
+    made = alike(Member(parse_setting(name), (), models[name]) for name in part.settings)[0][0]
     path_of = {symbol(path): path for path in made.numbers}
     if len(made.members) != len(part.settings) or path_of.keys() != part.laws.keys():
         raise P3SError("family.json is not of these models; run p3s model again")
@@ -251,6 +231,11 @@ class FamilyLaws:
     def settings(self) -> list[Setting]:
         """The settings that the laws were fitted to."""
         return [self.part.members[m].setting for m in self.use]
+
+
+def fit_laws(part: Alike, use: Sequence[int]) -> FamilyLaws:
+    """Return the laws of the members with some numbers."""
+    return FamilyLaws(part, tuple(use), laws_of(part, use), fit_family_work(part, use))
 
 
 def outside(settings: Sequence[Setting], wanted: Setting) -> float:
@@ -390,21 +375,17 @@ def _with_shares(model: Model) -> Model:
 
 
 # ---- how sure it is --------------------------------------------------------------------------
-def leave_out(
-    fitted: FamilyLaws, member: int, tables: Sequence[PointTable]
-) -> tuple[HoldOut, tuple[Call, ...]]:
-    """Return how a family that was fitted without a member does at all its counts.
+def leave_out(fitted: FamilyLaws, left: Traced) -> tuple[HoldOut, tuple[Call, ...]]:
+    """Return how a family that was fitted without a setting does at all its counts.
 
     The hold-out is at the largest of them; calls are missed that were at any.
     """
-    left = fitted.part.members[member]
-    name = setting_name(left.setting)
+    tables = sorted(left.tables, key=lambda t: t.np)
     try:
         model = model_at(fitted, left.setting)
-        reports = [compare(model, t) for t in sorted(tables, key=lambda t: t.np)]
+        reports = [compare(model, t) for t in tables]
     except P3SError as err:
-        failed = HoldOut(max(left.model.counts), False, str(err), setting=name)
-        return failed, ()
+        return HoldOut(tables[-1].np, False, str(err), setting=left.name), ()
     items = model.items
     calls: set[Call] = set()
     phases: set[tuple[str, ...]] = set()
@@ -422,7 +403,7 @@ def leave_out(
         comparison=reports[-1],
         weights_missed=tuple(sorted(phases)),
         phases_seen=tuple(phase_key(p, items) for p in model.phases),
-        setting=name,
+        setting=left.name,
         each=tuple(summary(r) for r in reports),
     )
     return last, tuple(sorted(calls, key=repr))

@@ -38,7 +38,6 @@ from p3s.model.work.features import ONCE, Feature, features, values_of
 from p3s.model.work.flows import Run, run_of
 from p3s.model.work.segments import counts_and_work, places_of, samples_at, segment_of, thin_samples
 from p3s.model.work_types import Case, PhaseWork, Segment, WorkPlace
-from p3s.signature.tables import PointTable
 
 #: Ranks per setting and count that a law is fitted to.
 _RANKS = 64
@@ -49,15 +48,10 @@ Place = tuple[str, str]
 Term = tuple[float, Expr, str]
 
 
-def fit_family_work(
-    part: Alike, use: Sequence[int], tables: Mapping[int, Sequence[PointTable]]
-) -> dict[str, Segment]:
-    """Return the laws of all segments, by where they start and end.
-
-    use: numbers of the members; tables: of each of them.
-    """
+def fit_family_work(part: Alike, use: Sequence[int]) -> dict[str, Segment]:
+    """Return the laws of all segments, by where they start and end; use: numbers of the members."""
     places = places_of(part.members[0].model.items)
-    runs, basis = _runs(part, use, tables, places)
+    runs, basis = _runs(part, use, places)
     spent: dict[tuple[int, int], float] = {}
     for run in runs:
         for a, b in np.unique(run.segments[:, 1:3], axis=0).astype(int).tolist():
@@ -78,10 +72,7 @@ def _key(a: Place | None, b: Place) -> str:
 
 
 def _runs(
-    part: Alike,
-    use: Sequence[int],
-    tables: Mapping[int, Sequence[PointTable]],
-    places: Mapping[Place, int],
+    part: Alike, use: Sequence[int], places: Mapping[Place, int]
 ) -> tuple[list[Run], list[Feature]]:
     """Return the traced counts of all settings by places of the family, and their features."""
     basis = family_features(part, use)
@@ -91,7 +82,7 @@ def _runs(
         of_item = np.array([places[(it.site, it.op)] for it in model.items] + [-1], dtype=np.int64)
         known = symbols({path: values[m] for path, values in part.numbers.items()})
         exprs = [with_values(f.expr, {**setting, **known}) for f in basis]
-        for t in sorted(tables[m], key=lambda t: t.np):
+        for t in sorted(part.members[m].tables, key=lambda t: t.np):
             grid = model_grid(model, t.np)
             item = np.minimum(assign(model.items, t, grid, model.splits).of_row, len(model.items))
             out.append(run_of(t, grid, of_item[item], places))

@@ -20,7 +20,6 @@ import numpy as np
 
 from p3s.base.errors import P3SError
 from p3s.base.ops import COMPLETION, kind_of
-from p3s.base.serialise import Natural, ProcessCount
 from p3s.costs.gather import (
     Spent,
     by_place_and_rank,
@@ -32,7 +31,7 @@ from p3s.costs.gather import (
     work_of,
 )
 from p3s.costs.points import Place
-from p3s.costs.small_runs.places import list_nodes, share
+from p3s.costs.small_runs.sites import BY_SITE, list_nodes, share
 from p3s.costs.types import REACHED, least_cost
 from p3s.model.evaluate import generate, model_grid
 from p3s.model.grid import admissible
@@ -53,7 +52,7 @@ _ALL_RANKS, _SOME_RANKS = 256, 96
 class InputRuns:
     """Runs of one input of the program, places named as those of the study.
 
-    name: of their study inside the study; tables: of all counts, times: by count. how: places
+    name: of their study inside the study; tables: of all counts, times: by count. how: call sites
     were matched, in words. problem: why they cannot be read, then there are no tables.
     """
 
@@ -62,7 +61,7 @@ class InputRuns:
     counts: tuple[int, ...]
     tables: Sequence[PointTable] = ()
     times: Mapping[int, Times] | None = None
-    how: str = ""
+    how: str = BY_SITE
     problem: str = ""
 
     def spent(self, t: PointTable, places: Sequence[Place]) -> Spent | None:
@@ -292,38 +291,33 @@ class PhaseCost:
     as its cost does as long as the work of all ranks together stays the same. at: the count of the
     least cost; status: one of REACHED, FALLING, STEADY (it has not fallen at all), UNKNOWN."""
 
-    phase: Natural
+    phase: int
     name: str
-    counts: tuple[ProcessCount, ...]
+    counts: tuple[int, ...]
     cost: tuple[float, ...]
     status: str
-    at: Natural | None
-
-    def valid(self) -> None:
-        """Raise ValueError unless there is a cost for each count."""
-        if len(self.counts) != len(self.cost):
-            raise ValueError("there is not one cost for each count")
+    at: int | None
 
 
-class Reference:
+class Reference(PredictedCells):
     """A study's model and its own runs, which runs of a smaller input are compared with."""
 
     def __init__(self, model: Model, own: InputRuns) -> None:
-        self.model, self.own = model, own
-        self.places, self.phase = places_of(model)
+        super().__init__(model)
+        self.own = own
         self.counted = model.work_unit == INSTRUCTIONS
         traced = {
             (p.phase, t.np): 1.0 if p.parent is None else float(dict(p.weight_points).get(t.np, 0))
             for t in own.tables
             for p in model.phases
         }
-        self.cells = self._cells(own, traced)
+        self.cells = self._measure(own, traced)
 
     def measured(self, runs: InputRuns) -> dict[int, Cells]:
         """Return what the ranks did in runs of another input, by count."""
-        return self._cells(runs, phase_turns(self.own.tables, runs.tables, self.model))
+        return self._measure(runs, phase_turns(self.own.tables, runs.tables, self.model))
 
-    def _cells(self, runs: InputRuns, turns: Turns) -> dict[int, Cells]:
+    def _measure(self, runs: InputRuns, turns: Turns) -> dict[int, Cells]:
         return {
             t.np: measure_cells(
                 t,

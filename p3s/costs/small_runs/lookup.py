@@ -17,7 +17,6 @@ from typing import Any, Literal
 import numpy as np
 
 from p3s.base.errors import P3SError
-from p3s.base.serialise import Natural, NotNegative
 from p3s.costs.small_runs.cells import Cells, PredictedCells, interpolate_value
 from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
@@ -53,36 +52,36 @@ class Role:
 
 @dataclass(frozen=True)
 class Match:
-    """Where a curve has a value.
+    """Where a curve has a value: a real number, or why it is nowhere."""
 
-    n: a real number, None: nowhere; nearest: count that the program accepts; distance: of its value
-    from the one looked up, relative; why: there is no n; refuted: by the study's own runs."""
-
-    n: NotNegative | None = None
-    nearest: Natural | None = None
-    distance: float | None = None
+    n: float | None = None
     why: str = ""
-    refuted: bool = False
 
 
-def rank_groups(level: np.ndarray, calls: np.ndarray) -> list[tuple[np.ndarray, list[Role]]]:
+def rank_groups(
+    level: np.ndarray, calls: np.ndarray, apart: bool
+) -> list[tuple[np.ndarray, list[Role]]]:
     """Return groups of ranks alike in ``level`` (per rank, most first), each with its roles.
 
-    calls: (places of the phase, ranks), how often a rank makes each call in a turn.
+    calls: (places of the phase, ranks), how often a rank makes each call in a turn. apart: each
+    role is a group of its own.
     """
     kinds, kind = kinds_of(calls)
     most = tuple(float(c) for c in calls.max(axis=1, initial=0.0))
-    out: list[tuple[np.ndarray, list[Role]]] = [(mine, []) for mine in instruction_groups(level)]
+    place, sizes = np.empty(len(level), dtype=np.int64), np.bincount(kind)
     for k in range(len(kinds)):
         alike = np.flatnonzero(kind == k)
-        place = np.empty(len(level), dtype=np.int64)
         place[alike[np.argsort(-level[alike], kind="stable")]] = np.arange(len(alike))
-        for mine, roles in out:
-            at = place[mine[kind[mine] == k]]
-            if len(at):
-                calls_ = tuple(float(x) for x in kinds[k])
-                low, high = float(at.min()) / len(alike), float(at.max() + 1) / len(alike)
-                roles.append(Role(calls_, most, len(at) / len(mine), low, high))
+    out: list[tuple[np.ndarray, list[Role]]] = []
+    for mine in instruction_groups(level):
+        parts = []
+        for k in np.unique(kind[mine]).tolist():
+            part = mine[kind[mine] == k]
+            low, high = place[part].min() / sizes[k], (place[part].max() + 1) / sizes[k]
+            share = 1.0 if apart else len(part) / len(mine)
+            calls_ = tuple(float(x) for x in kinds[k])
+            parts.append((part, [Role(calls_, most, share, float(low), float(high))]))
+        out += parts if apart else [(mine, [role for _, (role,) in parts])]
     return out
 
 
@@ -225,7 +224,8 @@ def look_up(curve: Curve, value: float, start: int, refine: bool = True) -> Matc
         if last is not None and _is_between(value, last[1], here) and last[1] != here:
             crossing = _crossing(value, *last, n, here)
             if crossing >= start:
-                return _locate_match(curve, crossing, value, refine)
+                below = crossing
+                break
             below = crossing
         if n >= start:
             seen.append(here)
@@ -234,7 +234,7 @@ def look_up(curve: Curve, value: float, start: int, refine: bool = True) -> Matc
                 break
         last = (n, here)
     if below is not None:
-        return _locate_match(curve, below, value, refine)
+        return Match(_refine(curve, below, value) if refine else below)
     if len(seen) > 1 and _is_flat(seen):
         return Match(why="is the same at every count")
     return Match(why="is that of no count" if seen else "cannot be predicted")
@@ -248,27 +248,18 @@ def _is_flat(values: Sequence[float]) -> bool:
     return max(values) - min(values) <= _FLAT * max(values)
 
 
-def _locate_match(curve: Curve, n: float, value: float, refine: bool) -> Match:
-    """Return the match at a crossing of the ladder, made finer with the counts around it."""
+def _refine(curve: Curve, n: float, value: float) -> float:
+    """Return a crossing of the ladder made finer with the counts around it."""
     model = curve.predicted.model
     steps = [m for m in ladder(model) if n / 4 <= m <= n * 4]
-    around = _around(model, n) if refine else []
-    values = {m: v for m in {*steps, *around} if (v := curve.value(m)) is not None}
-    if not values:
-        return Match(n)
+    values = {m: v for m in {*steps, *_around(model, n)} if (v := curve.value(m)) is not None}
     low = max((m for m in values if m <= n), default=None)
     high = min((m for m in values if m >= n), default=None)
-    if (
-        refine
-        and low is not None
-        and high is not None
-        and low != high
-        and _is_between(value, values[low], values[high])
-    ):
-        n = _crossing(value, low, values[low], high, values[high])
-    near = [m for m in values if m in around] or list(values)
-    nearest = min(near, key=lambda m: (abs(values[m] - value), m))
-    return Match(n, nearest, abs(values[nearest] - value) / value if value else None)
+    if low is None or high is None or low == high:
+        return n
+    if not _is_between(value, values[low], values[high]):
+        return n
+    return _crossing(value, low, values[low], high, values[high])
 
 
 def _around(model: Model, n: float) -> list[int]:

@@ -35,8 +35,7 @@ from p3s.base.settings import (
 from p3s.base.study import Study
 from p3s.base.text import differing
 from p3s.costs.small_runs.cells import Reference, counts_upward, stop
-from p3s.costs.small_runs.match import FarFile, FarWorkload
-from p3s.costs.small_runs.places import SiteMap
+from p3s.costs.small_runs.match import OtherInput
 from p3s.model.holdout import build_model
 from p3s.model.stage import ProgramFacts, check_dims
 from p3s.pipeline.commands import Commands, counts_to_add, most_repeats
@@ -44,11 +43,10 @@ from p3s.pipeline.costing import (
     check_smaller,
     commit,
     name_for,
+    other_inputs,
     own_runs,
     runs_of,
-    save,
     stage_study,
-    write_far,
 )
 from p3s.pipeline.parameters import NamedProgress
 from p3s.pipeline.records import keep_dims, known_of, model_of
@@ -212,17 +210,15 @@ def _tidy(study: Study, made: bool) -> None:
 
 @dataclass(frozen=True)
 class SmallRuns:
-    """Runs with a smaller input that were put into far/NAME of a study; matched: of far.json."""
+    """Runs with a smaller input that were put into far/NAME of a study, and what they stand for.
+
+    work_unit: of the study.
+    """
 
     study: Study
-    name: str
     done: TraceResult
-    matched: FarFile
-
-    @property
-    def workload(self) -> FarWorkload:
-        """What these runs were matched to."""
-        return next(one for one in self.matched.workloads if one.name == f"far/{self.name}")
+    matched: OtherInput
+    work_unit: str
 
 
 def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns:
@@ -263,12 +259,12 @@ def trace_smaller(request: TraceRequest, up_to: int, bar: Progress) -> SmallRuns
             repeats=repeats,
             recording=recording,
         )
-        done, same = _record(study, new, reference, here, not counts, bar)
+        done = _record(study, new, reference, here, not counts, bar)
         if not done.counts:
             raise P3SError(f"--far: {reasons(done.failed)}; nothing was added to {study.root}")
-        save(commit(study, name, new, [row.np for row in done.counts]), list(same.values()))
-    matched = write_far(study, reference, keep=not is_missing(study, "model"))
-    return SmallRuns(study, name, done, matched)
+        commit(study, name, new, [row.np for row in done.counts])
+    every = {one.name: one for one in other_inputs(study, reference)}
+    return SmallRuns(study, done, every[f"far/{name}"], reference.model.work_unit)
 
 
 def _reference(study: Study) -> Reference:
@@ -305,13 +301,9 @@ def _record(
     request: TraceRequest,
     walking: bool,
     bar: Progress,
-) -> tuple[TraceResult, dict[int, SiteMap]]:
-    """Run the counts one by one, each checked at once: a wrong workload is not run at all.
-
-    Returned are what was traced, and which call sites are which by count.
-    """
+) -> TraceResult:
+    """Run the counts one by one, each checked at once: a wrong workload is not run at all."""
     done = TraceResult()
-    same: dict[int, SiteMap] = {}
     for np in request.asked.counts:
         try:
             one = trace_counts(new, request, [np], bar, kept=False)
@@ -322,8 +314,10 @@ def _record(
         done.add(one)
         if not one.counts:
             continue
-        runs, same = runs_of(study, new, reference.own, same)
+        runs = runs_of(study, new, reference.own)
+        if runs.problem:
+            raise P3SError(runs.problem)
         reference.refuse(next(t for t in runs.tables if t.np == np))
         if walking and stop(reference.costs(runs)):
             break
-    return done, same
+    return done
