@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
@@ -19,8 +19,8 @@ from p3s.pipeline import saved
 from p3s.pipeline.records import load_study, model_record, read_or_none
 from p3s.predict import types
 from p3s.predict.types import filter_untrusted
-from p3s.report.charts.curves import Size, speedup_chart
-from p3s.report.charts.looks import ON_ANY_PAGE, inline_styles
+from p3s.report.charts import curves
+from p3s.report.charts.figures import ON_ANY_PAGE, as_markup, draw
 from p3s.report.counts import count_table
 from p3s.report.places import phase_places
 from p3s.report.sure import figure_sentences, reasons_of, warning_of
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-SIZE = Size(560.0, 340.0)
+#: Size of the curve.
+_SIZE = (560.0, 360.0)
 #: Rows of the table of counts, and of any other table, that are shown.
 MAX_COUNTS, _SHOWN = 24, 20
 
@@ -205,7 +206,5 @@ def picture(prediction: types.Prediction) -> str:
 
     Where it is not to be trusted the drawing says so, and the curve is hatched.
     """
-    drawing = inline_styles(speedup_chart(prediction, size=SIZE), ON_ANY_PAGE)
-    drawing.set("width", f"{SIZE.width:g}")
-    drawing.set("font-family", "sans-serif")
-    return ElementTree.tostring(drawing, "unicode")
+    figure = draw(partial(curves.speedup, prediction=prediction), *_SIZE)
+    return as_markup(figure, ON_ANY_PAGE, width=f"{_SIZE[0]:g}", font_family="sans-serif")
