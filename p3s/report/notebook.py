@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,8 @@ from p3s.pipeline import saved
 from p3s.pipeline.records import load_study, model_record, read_or_none
 from p3s.predict import types
 from p3s.predict.types import filter_untrusted
-from p3s.report.charts import curves
-from p3s.report.charts.figures import ON_ANY_PAGE, as_markup, draw
 from p3s.report.counts import count_table
+from p3s.report.pictures import picture_of
 from p3s.report.places import phase_places
 from p3s.report.sure import figure_sentences, reasons_of, warning_of
 
@@ -29,8 +27,8 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-#: Size of the curve.
-_SIZE = (560.0, 360.0)
+#: Size of the curve in inches.
+_SIZE = (6.0, 3.9)
 #: Rows of the table of counts, and of any other table, that are shown.
 MAX_COUNTS, _SHOWN = 24, 20
 
@@ -179,8 +177,8 @@ def fragment(prediction: types.Prediction, places: Mapping[str, str] | None = No
     said = [f"<p>{line}</p>" for line in _verdict(prediction, places)]
     table, number = count_table(prediction, MAX_COUNTS, wide=False), len(prediction.counts)
     more = f"<p>{MAX_COUNTS} of {plural(number, 'count')}.</p>" * (number > MAX_COUNTS)
-    shown = _table(table.head, table.rows)
-    return f"<div>{''.join(said)}{picture(prediction)}{shown}{more}</div>"
+    curve, shown = picture_of(prediction, "speedup", _SIZE), _table(table.head, table.rows)
+    return f"<div>{''.join(said)}{curve._repr_svg_()}{shown}{more}</div>"
 
 
 def _verdict(prediction: types.Prediction, places: Mapping[str, str] | None) -> Iterator[str]:
@@ -199,12 +197,3 @@ def _verdict(prediction: types.Prediction, places: Mapping[str, str] | None) -> 
     for reason in reasons:
         if not reason.untrustworthy:
             yield escape(f"caution: {reason.sentence}")
-
-
-def picture(prediction: types.Prediction) -> str:
-    """Return the report's speedup curve as an SVG drawing that is legible on white and black.
-
-    Where it is not to be trusted the drawing says so, and the curve is hatched.
-    """
-    figure = draw(partial(curves.speedup, prediction=prediction), *_SIZE)
-    return as_markup(figure, ON_ANY_PAGE, width=f"{_SIZE[0]:g}", font_family="sans-serif")

@@ -15,7 +15,7 @@ from p3s.base.text import processes
 from p3s.pipeline.saved import read_prediction
 from p3s.predict.types import Prediction
 from p3s.report.charts import bars, cells, curves
-from p3s.report.charts.figures import Chart, as_file, draw, label_of
+from p3s.report.charts.figures import Chart, as_file, as_svg, draw, label_of
 from p3s.report.compare import Comparison
 from p3s.report.costs import stacks_of
 from p3s.report.sure import network_of, warning_of
@@ -78,7 +78,7 @@ class Picture:
 
     def _repr_svg_(self) -> str:
         """Return it as static SVG."""
-        return as_file(self.figure, "svg").decode("utf-8")
+        return as_svg(self.figure)
 
     def __repr__(self) -> str:
         """Return what it shows as one line."""
@@ -90,7 +90,7 @@ def picture(chart: Chart, size: tuple[float, float] = SIZE, ax: Axes | None = No
     if ax is not None:
         chart(ax)
         return Picture(ax.figure.figure)
-    points = min(2.0 + 2.0 * min(size), _LABEL_PT)
+    points = min(2.6 * min(size), _LABEL_PT)
     return Picture(draw(chart, 72 * size[0], 72 * size[1], points))
 
 

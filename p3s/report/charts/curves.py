@@ -78,10 +78,10 @@ def efficiency(axes: Axes, prediction: Prediction, beside: Sequence[Curve] = ())
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     what = f"Efficiency over the number of processes, relative to {base}"
     name = f"efficiency over {processes(base)}"
-    _draw(axes, prediction, points, what, name, others, rising=False)
+    _draw(axes, prediction, points, what, name, others)
     if 0 < limit < top:
-        axes.axhline(limit, color=COLOURS["waiting"], linewidth=1.3, linestyle=(0, (5, 3)))
-        _note(axes, f"{100 * limit:.3g} %: worth it above", (0.0, limit), (6, -4), "y")
+        look: dict[str, Any] = {"color": COLOURS["waiting"], "linewidth": 1.3, "linestyle": "--"}
+        axes.axhline(limit, label=f"{100 * limit:.3g} %: worth it above", **look)
 
 
 def run_time(axes: Axes, prediction: Prediction) -> None:
@@ -101,7 +101,7 @@ def run_time(axes: Axes, prediction: Prediction) -> None:
     ]
     _scale_times(axes, _values(points))
     what = "Run time over the number of processes"
-    _draw(axes, prediction, points, what, "run time", rising=False)
+    _draw(axes, prediction, points, what, "run time")
 
 
 def comparison(axes: Axes, found: Comparison) -> None:
@@ -204,13 +204,15 @@ def _draw(
     what: str,
     name: str,
     beside: Sequence[Other] = (),
-    rising: bool = True,
 ) -> None:
     """Draw points; what: they show, name: of the axis, beside: curves behind them."""
     warning, counts = warning_of(prediction), [p.n for p in points]
     name_axes(axes, f"{what}; {_SEE}", name, warning, network_of(prediction))
     _scale_counts(axes, counts)
-    _shade_traced(axes, prediction)
+    largest = max(prediction.traced_counts, default=0)
+    if counts[0] <= largest < counts[-1]:
+        shade: dict[str, Any] = {"color": COLOURS["tint"], "linewidth": 0, "zorder": 0}
+        axes.axvspan(axes.get_xlim()[0], largest, label="traced", **shade)
     ideal = [(p.n, p.ideal) for p in (points[0], points[-1])]
     _line(axes, ideal, "soft", linewidth=1.5, linestyle=(0, (1, 2.5)), label="ideal")
     for label, others in beside:
@@ -228,9 +230,10 @@ def _draw(
     _line(axes, _middles(measured), "measured", marker="s", label="measured", **edges)
     model = [(p.n, p.model) for p in measured if p.model is not None]
     _line(axes, model, "accent", marker="o", fillstyle="none", label="by the model", **marks)
-    if prediction.recommended is not None and not warning:
-        for point in (p for p in points if p.n == prediction.recommended.n):
-            _ring(axes, point, rising, named=len(points) > 1)
+    best = None if warning else prediction.recommended
+    ring = [(p.n, p.speedup) for p in points if best is not None and p.n == best.n]
+    look = {"fillstyle": "none", "linestyle": "", "markersize": 14.0, "markeredgewidth": 2.0}
+    _line(axes, ring, "good", marker="o", label="worth using", **look)
     rows = zip(points_of(prediction), prediction.counts, strict=True)
     tell(axes, counts, ["\n".join(_describe_count(*row)) for row in rows])
 
@@ -276,62 +279,6 @@ def _hatch(axes: Axes, points: Sequence[Point]) -> None:
     look: dict[str, Any] = {"edgecolor": COLOURS["none"], "linewidth": 0, "hatch": "////"}
     label = "not to be trusted"
     axes.fill_between(counts, lows, highs, facecolor="none", label=label, **look)
-
-
-def _shade_traced(axes: Axes, prediction: Prediction) -> None:
-    """Shade the counts that were traced."""
-    first, last = prediction.counts[0].n, prediction.last.n
-    largest = max(prediction.traced_counts, default=0)
-    if not first <= largest < last:
-        return
-    axes.axvspan(axes.get_xlim()[0], largest, color=COLOURS["tint"], linewidth=0, zorder=0)
-    at, letter = (largest, 1.0), letter_width(axes)
-    left = axes.bbox.width * math.log(largest / first) / math.log(last / first)
-    if left > 8 * letter:
-        _note(axes, "traced", at, (-6, -4))
-    if axes.bbox.width - left > 12 * letter:
-        _note(axes, "predicted", at, (6, -4))
-
-
-def _note(
-    axes: Axes, text: str, at: tuple[float, float], by: tuple[float, float], along: str = "x"
-) -> None:
-    """Write beside a place, by points, where there is room.
-
-    along: the axis whose values place it; on the other one it is a share.
-    """
-    if axes.bbox.height < 30 * letter_width(axes):
-        return
-    transform = axes.get_xaxis_transform() if along == "x" else axes.get_yaxis_transform()
-    axes.annotate(
-        text,
-        at,
-        by,
-        xycoords=transform,
-        textcoords="offset points",
-        horizontalalignment="left" if by[0] > 0 else "right",
-        verticalalignment="top",
-        style="italic",
-    )
-
-
-def _ring(axes: Axes, point: Point, rising: bool, named: bool) -> None:
-    """Ring the recommended count, and name it on the side where no curve is."""
-    pair = [(point.n, point.speedup)]
-    _line(axes, pair, "good", marker="o", fillstyle="none", markersize=20, markeredgewidth=2.2)
-    low, high = axes.get_xlim()
-    right = math.log(point.n / low) < 0.75 * math.log(high / low)
-    if named:
-        axes.annotate(
-            "worth using",
-            pair[0],
-            (11 if right else -11, -11 if rising == right else 11),
-            textcoords="offset points",
-            horizontalalignment="left" if right else "right",
-            verticalalignment="top" if rising == right else "bottom",
-            color=COLOURS["good"],
-            weight="bold",
-        )
 
 
 def _describe_count(point: Point, row: Count) -> list[str]:

@@ -28,21 +28,6 @@ _CSS = (resources.files("p3s.report") / "templates" / "report.css").read_text("u
 COLOURS: Mapping[str, str] = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", _CSS.partition("}")[0]))
 #: What stands for a colour on a page of the report, whose style sheet knows the theme.
 ON_PAGE = {colour: f"var(--{name})" for name, colour in reversed([*COLOURS.items()])}
-#: Legible on white and on black: texts and lines take the colour of the page's text.
-ON_ANY_PAGE = {
-    COLOURS[name]: colour
-    for name, colour in {
-        "ink": "currentColor",
-        "soft": "currentColor",
-        "line": "#8884",
-        "tint": "#8882",
-        "card": "none",
-        "accent": "#3b82d6",
-        "measured": "#d97526",
-        "good": "#2d9a57",
-        "none": "#d0524e",
-    }.items()
-}
 _FONT = "DejaVu Sans"
 _STYLE = {
     "font.family": _FONT,
@@ -136,9 +121,11 @@ def _lay_out(figure: Figure, points: float, legend: bool) -> None:
             break
         entries.remove()
     inner, outer = axes.bbox, axes.get_tightbbox(renderer, for_layout_only=True) or axes.bbox
-    left, bottom = inner.x0 - outer.x0 + pad, inner.y0 - outer.y0 + pad + below
-    right, top = outer.x1 - inner.x1 + pad, outer.y1 - inner.y1 + pad
-    figure.subplots_adjust(left / width, bottom / height, 1 - right / width, 1 - top / height)
+    left = (inner.x0 - outer.x0 + pad) / width
+    bottom = (inner.y0 - outer.y0 + pad + below) / height
+    right = max(1 - (outer.x1 - inner.x1 + pad) / width, left + 0.1)
+    top = max(1 - (outer.y1 - inner.y1 + pad) / height, bottom + 0.1)
+    figure.subplots_adjust(left, bottom, right, top)
 
 
 def on_page(chart: Chart, width: float = 560.0, height: float = 420.0, legend: bool = True) -> str:
@@ -146,9 +133,7 @@ def on_page(chart: Chart, width: float = 560.0, height: float = 420.0, legend: b
     return as_markup(draw(chart, width, height, legend=legend), ON_PAGE)
 
 
-def as_markup(
-    figure: Figure, colours: Mapping[str, str], paper: str = "none", **attributes: str
-) -> str:
+def as_markup(figure: Figure, colours: Mapping[str, str], paper: str = "none") -> str:
     """Return a figure as an SVG element without style sheets, which a page may forbid.
 
     colours: what stands for those that it is drawn in. The name of an artist (``gid``) that has a
@@ -161,16 +146,10 @@ def as_markup(
     body = re.sub(r'(?<=")#[0-9a-f]{6}(?=")', lambda m: colours.get(m[0], m[0]), body)
     own = sha256(body.encode()).hexdigest()[:8]
     width, height = 72 * figure.get_size_inches()
-    root = {
-        "class": "chart",
-        "viewBox": f"0 0 {width:g} {height:g}",
-        "role": "img",
-        "aria-label": label_of(figure),
-        "stroke-linejoin": "round",
-        **attributes,
-    }
-    named = " ".join(f'{key.replace("_", "-")}="{escape(value)}"' for key, value in root.items())
-    return f"<svg {named}>" + _REFERENCE.sub(rf"\g<1>{own}", body)
+    return (
+        f'<svg class="chart" viewBox="0 0 {width:g} {height:g}" role="img" stroke-linejoin="round" '
+        f'aria-label="{escape(label_of(figure))}">' + _REFERENCE.sub(rf"\g<1>{own}", body)
+    )
 
 
 def _as_title(group: re.Match[str]) -> str:
@@ -182,15 +161,21 @@ def _as_attributes(style: re.Match[str]) -> str:
     return " ".join(f'{key}="{value}"' for key, _, value in properties if key != "font-family")
 
 
+def as_svg(figure: Figure) -> str:
+    """Return a figure on white as an SVG element that stands alone."""
+    width, height = 72 * figure.get_size_inches()
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}pt" height="{height:g}pt"'
+    return as_markup(figure, {}, COLOURS["card"]).replace(
+        "<svg", f'{head} font-family="{_FONT}, Verdana, sans-serif"', 1
+    )
+
+
 def as_file(figure: Figure, kind: str) -> bytes:
     """Return a figure on white as "png", "pdf" or "svg"; the same bytes each time."""
-    paper = COLOURS["card"]
-    if kind != "svg":
-        return _saved(figure, kind, facecolor=paper, dpi=150 if figure.get_figwidth() >= 5 else 300)
-    width, height = (f"{72 * inches:g}pt" for inches in figure.get_size_inches())
-    svg = {"xmlns": "http://www.w3.org/2000/svg", "font_family": f"{_FONT}, Verdana, sans-serif"}
-    drawing = as_markup(figure, {}, paper, **svg, width=width, height=height)
-    return f"<?xml version='1.0' encoding='utf-8'?>\n{drawing}".encode()
+    if kind == "svg":
+        return f"<?xml version='1.0' encoding='utf-8'?>\n{as_svg(figure)}".encode()
+    dpi = 150 if figure.get_figwidth() >= 5 else 300
+    return _saved(figure, kind, facecolor=COLOURS["card"], dpi=dpi)
 
 
 def label_of(figure: Figure) -> str:
