@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from p3s.base.text import NOT_KNOWN, ends, factor, percent, processes, seconds
@@ -249,7 +250,7 @@ def _line(
     if pairs:
         low, high = axes.get_ylim()
         inside = [min(max(value, low), high) for _, value in pairs]
-        look |= {"label": literal(label)} if label else {}
+        look |= {"label": fill(literal(label), 32)} if label else {}
         by = float(axes.xaxis.label.get_fontsize()) / 12.5
         for name in look.keys() & {"linewidth", "markersize", "markeredgewidth"}:
             look[name] *= by
