@@ -164,10 +164,10 @@ def _as_attributes(style: re.Match[str]) -> str:
 def as_svg(figure: Figure) -> str:
     """Return a figure on white as an SVG element that stands alone."""
     width, height = 72 * figure.get_size_inches()
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}pt" height="{height:g}pt"'
-    return as_markup(figure, {}, COLOURS["card"]).replace(
-        "<svg", f'{head} font-family="{_FONT}, Verdana, sans-serif"', 1
-    )
+    head = '<svg class="chart"'
+    alone = f'{head} xmlns="http://www.w3.org/2000/svg" width="{width:g}pt" height="{height:g}pt"'
+    drawing = as_markup(figure, {}, COLOURS["card"])
+    return drawing.replace(head, f'{alone} font-family="{_FONT}, Verdana, sans-serif"', 1)
 
 
 def as_file(figure: Figure, kind: str) -> bytes:
