@@ -37,10 +37,7 @@ NO_WHEEL = {("3.13", "numpy1"): "numpy 1 has no wheel for Python 3.13"}
 #: otf2 has no wheel.
 EXTRAS = ("baseline", "placement", "frames")
 #: What runs the tests is the newest in every row.
-TESTERS = (
-    *("pytest>=8,<10", "pytest-xdist>=3.5,<4", "hypothesis>=6.90,<7", "setuptools>=77"),
-    "matplotlib>=3.8,<4",
-)
+TESTERS = ("pytest>=8,<10", "pytest-xdist>=3.5,<4", "hypothesis>=6.90,<7", "setuptools>=77")
 #: Tests that reach every library that P3S uses (mpi4py: --mpi), in some two minutes of a core.
 QUICK = (
     *("tests/unit/test_api.py", "tests/unit/test_baseline.py", "tests/unit/test_export_runs.py"),

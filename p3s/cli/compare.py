@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from p3s.base.errors import UsageError
@@ -41,10 +42,11 @@ def compare(
         comparison_picture(found).save(path)
     if html is not None:
         from p3s.base.artefacts import write_bytes
-        from p3s.report.charts.curves import Size, comparison_chart
+        from p3s.report.charts.curves import comparison
+        from p3s.report.charts.figures import on_page
         from p3s.report.html import as_bytes, render_page
 
-        chart = comparison_chart(found, Size(640.0, 400.0))
+        chart = partial(on_page, partial(comparison, found=found), 640.0)
         write_bytes(html, as_bytes(render_page(page_of(found, chart))))
     if json_:
         emit(

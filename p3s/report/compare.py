@@ -347,8 +347,8 @@ def as_text(found: Comparison) -> str:
     return show_page(page_of(found))
 
 
-def page_of(found: Comparison, chart: str = "") -> Page:
-    """Return a comparison as a page; chart: the run times of both as SVG, "": for a terminal."""
+def page_of(found: Comparison, chart: Callable[[], str] | None = None) -> Page:
+    """Return a comparison as a page; chart: returns the SVG of both, None: for a terminal."""
     most = MAX_PAGE_PHASES if chart else MAX_PHASES
     shown, rest = found.phases[:most], found.phases[most:]
     notes = [*_list_unshared(found), *found.notes]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from p3s.base.text import ends, factor, percent, processes, seconds, size_text, span, visible
 from p3s.costs.types import FileUseAt
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.types import Efficiencies, Prediction, Residual, WhatIf, part_s
-from p3s.report.charts.ranges import interval_chart
+from p3s.report.charts import bars
+from p3s.report.charts.figures import on_page
 from p3s.report.counts import thin_values
 from p3s.report.show import Cell, Columns, Part, PartTable, table_of
 
@@ -235,13 +237,14 @@ def interval_part(prediction: Prediction) -> Part:
     """Return what the interval at the largest count is made of, and which estimator it is by."""
     last = prediction.last
     estimator, why = visible(prediction.estimator, 60), visible(prediction.estimator_why, 600)
-    chart = interval_chart(last)
+    what, rows = f"what it is made of at {processes(last.n)}", bars.interval_rows(last)
+    chart = partial(on_page, partial(bars.interval, row=last), height=50.0 + 30.0 * len(rows))
     parts = {name: each for name, each in last.interval_parts.known().items() if min(each) > 0}
     return Part(
         "sure",
         "How sure this is",
         f"Communication by {estimator}{f': {why}' if why else ''}." if estimator else "",
-        charts=[("Interval", f"what it is made of at {processes(last.n)}", chart)] if chart else [],
+        charts=[("Interval", what, chart)] if rows else [],
         notes=[
             *([_INTERVAL] if parts else []),
             *(

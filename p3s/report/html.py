@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from p3s.base.study import write_bytes
 from p3s.base.text import (
@@ -30,7 +30,7 @@ from p3s.pipeline.content import StudyContent
 from p3s.predict.types import Prediction, filter_untrusted
 from p3s.report import costs, counts, details, equations, sections, sure
 from p3s.report.call_tree import CallTree, Node, tree_of, weight
-from p3s.report.charts import curves, flame, stacks
+from p3s.report.charts import bars, curves, figures, flame
 from p3s.report.charts.cells import matrix_part
 from p3s.report.charts.flame import growth, step_of
 from p3s.report.phase_table import account
@@ -162,15 +162,23 @@ def render(content: StudyContent, parts: Sequence[Part] = ()) -> str:
         held=equations.holdout(content.model),
         verdicts=equations.verdict_table(content.model),
         shares=details.verdict_shares(prediction),
+        of_bars=bars,
         of_costs=costs,
         of_curves=curves,
         of_equations=equations,
         of_flame=flame,
         of_sections=sections,
-        of_stacks=stacks,
         of_text=text,
+        drawn=_draw,
         sure=sure,
     )
+
+
+def _draw(chart: Callable[..., None], *content: object, **size: Any) -> Markup:
+    """Return a chart of what it is given after its axes."""
+    from markupsafe import Markup
+
+    return Markup(figures.on_page(lambda axes: chart(axes, *content), **size))
 
 
 def render_page(view: Page) -> str:

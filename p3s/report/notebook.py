@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 from p3s.base.errors import P3SError
 from p3s.base.progress import Progress
@@ -19,9 +18,8 @@ from p3s.pipeline import saved
 from p3s.pipeline.records import load_study, model_record, read_or_none
 from p3s.predict import types
 from p3s.predict.types import filter_untrusted
-from p3s.report.charts.curves import Size, speedup_chart
-from p3s.report.charts.looks import ON_ANY_PAGE, inline_styles
 from p3s.report.counts import count_table
+from p3s.report.pictures import picture_of
 from p3s.report.places import phase_places
 from p3s.report.sure import figure_sentences, reasons_of, warning_of
 
@@ -29,7 +27,8 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-SIZE = Size(560.0, 340.0)
+#: Size of the curve in inches.
+_SIZE = (6.0, 3.9)
 #: Rows of the table of counts, and of any other table, that are shown.
 MAX_COUNTS, _SHOWN = 24, 20
 
@@ -178,8 +177,8 @@ def fragment(prediction: types.Prediction, places: Mapping[str, str] | None = No
     said = [f"<p>{line}</p>" for line in _verdict(prediction, places)]
     table, number = count_table(prediction, MAX_COUNTS, wide=False), len(prediction.counts)
     more = f"<p>{MAX_COUNTS} of {plural(number, 'count')}.</p>" * (number > MAX_COUNTS)
-    shown = _table(table.head, table.rows)
-    return f"<div>{''.join(said)}{picture(prediction)}{shown}{more}</div>"
+    curve, shown = picture_of(prediction, "speedup", _SIZE), _table(table.head, table.rows)
+    return f"<div>{''.join(said)}{curve._repr_svg_()}{shown}{more}</div>"
 
 
 def _verdict(prediction: types.Prediction, places: Mapping[str, str] | None) -> Iterator[str]:
@@ -198,14 +197,3 @@ def _verdict(prediction: types.Prediction, places: Mapping[str, str] | None) -> 
     for reason in reasons:
         if not reason.untrustworthy:
             yield escape(f"caution: {reason.sentence}")
-
-
-def picture(prediction: types.Prediction) -> str:
-    """Return the report's speedup curve as an SVG drawing that is legible on white and black.
-
-    Where it is not to be trusted the drawing says so, and the curve is hatched.
-    """
-    drawing = inline_styles(speedup_chart(prediction, size=SIZE), ON_ANY_PAGE)
-    drawing.set("width", f"{SIZE.width:g}")
-    drawing.set("font-family", "sans-serif")
-    return ElementTree.tostring(drawing, "unicode")

@@ -75,14 +75,15 @@ class PartTable:
 class Part:
     """A part of the page, and ``lines`` of the terminal; without a heading it has a curve alone.
 
-    ``charts``: caption, what is drawn, SVG of each. ``notes``: what is to be kept in mind.
+    ``charts``: caption, what is drawn, and what returns the SVG of each. ``notes``: what is to be
+    kept in mind.
     """
 
     name: str
     heading: str = ""
     lead: str = ""
     tables: Sequence[PartTable] = ()
-    charts: Sequence[tuple[str, str, str]] = ()
+    charts: Sequence[tuple[str, str, Callable[[], str]]] = ()
     notes: Sequence[str] = ()
     curve: Curve | None = None
     lines: Sequence[str] = ()

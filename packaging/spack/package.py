@@ -15,7 +15,6 @@ class P3s(PythonPackage):
 
     version("0.1.0")
 
-    variant("pdf", default=False, description="Pictures as PDF")
     variant("frames", default=False, description="Tables as data frames of pandas and xarray")
 
     depends_on("python@3.11:", type=("build", "run"))
@@ -33,11 +32,10 @@ class P3s(PythonPackage):
         depends_on("py-typer@0.26:0")
         depends_on("py-mpi4py@4.0:4")
         depends_on("py-rich@13:")
-        depends_on("py-resvg-py@0.5:0")
+        depends_on("py-matplotlib@3.10:3")
         depends_on("py-jinja2@3.1:3")
         depends_on("py-pyelftools@0.30:0")
         depends_on("py-jsonschema@4.20:4")
         depends_on("py-cattrs@24.1:")
-        depends_on("py-reportlab@4.2:5", when="+pdf")
         depends_on("py-pandas@2:3", when="+frames")
         depends_on("py-xarray@2024.1:", when="+frames")

@@ -49,18 +49,7 @@ COMMANDS = [
     "gate",
     "compare",
 ]
-HEAVY = [
-    "numpy",
-    "scipy",
-    "sympy",
-    "pyarrow",
-    "mpi4py",
-    "reportlab",
-    "resvg_py",
-    "jinja2",
-    "rich",
-    "elftools",
-]
+HEAVY = ["numpy", "scipy", "sympy", "pyarrow", "mpi4py", "matplotlib", "jinja2", "rich", "elftools"]
 
 
 def test_help_imports_nothing_heavy() -> None:

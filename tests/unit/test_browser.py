@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from p3s.pipeline.records import model_record
 from p3s.predict.surface import Cell, Surface
 from p3s.predict.types import Reason
 from p3s.report import surface as surfaces
-from p3s.report.charts.curves import Size, comparison_chart
+from p3s.report.charts.curves import comparison
+from p3s.report.charts.figures import on_page
 from p3s.report.compare import compare, page_of
 from p3s.report.html import render_page, write_html
 from p3s.report.show import Page, Part, PartTable
@@ -106,7 +108,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     named = [replace(pair, name="Irecv+Isend+Waitall+Allreduce") for pair in both.phases]
     both = replace(both, phases=named)
     found["compare"] = root / "compare.html"
-    page = page_of(both, comparison_chart(both, Size()))
+    page = page_of(both, partial(on_page, partial(comparison, found=both)))
     found["compare"].write_text(render_page(page))
     found["threads"] = root / "threads.html"
     teams_page.write_page(over_threads(), found["threads"])
@@ -171,6 +173,10 @@ def test_a_report_shows_without_a_request_and_without_a_message(
     outside = page.evaluate("""() => [...document.querySelectorAll('svg.chart')].filter(svg =>
         svg.getClientRects().length && svg.getBoundingClientRect().width < 100).length""")
     assert outside == 0, "every chart that shows has a size"
+    names = page.evaluate("() => [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(names) == len(set(names))
+    soft = "rgb(155, 166, 180)" if dark else "rgb(89, 99, 111)"
+    assert opened.colour("svg.chart text", "fill") == soft
     opened.check_quiet(pages[name])
 
 
@@ -213,13 +219,13 @@ def test_measures_switch_and_numbers_show_on_hover(browser: Any, pages: dict[str
     assert page.evaluate(shown) == ["panel-core"]
     page.click("label[for=measure-time]")
     assert page.evaluate(shown) == ["panel-time"]
-    guides = (
-        "() => [...document.querySelectorAll('.guide')].filter("
-        "e => getComputedStyle(e).visibility == 'visible').map(e => e.parentNode.textContent)"
+    marked = (
+        "() => [...document.querySelectorAll('.hit path')].filter("
+        "e => getComputedStyle(e).opacity > 0.1).map(e => e.parentNode.textContent)"
     )
-    assert page.evaluate(guides) == []
-    page.locator("svg.chart").first.locator(".catch").nth(3).hover()
-    found = page.evaluate(guides)
+    assert page.evaluate(marked) == []
+    page.locator("svg.chart").first.locator(".hit").nth(3).hover()
+    found = page.evaluate(marked)
     assert len(found) == 1 and found[0].startswith("32 processes, predicted")
     opened.check_quiet(pages["few"])
 

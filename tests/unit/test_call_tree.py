@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from p3s.capture.callpath import FrameInfo
 from p3s.capture.quoted import SourceQuote, Sources
 from p3s.predict.types import PhaseAt, Prediction
 from p3s.report.call_tree import Node, Spent, tree_of
-from p3s.report.charts.curves import Size, comparison_chart
+from p3s.report.charts.curves import comparison
+from p3s.report.charts.figures import on_page
 from p3s.report.charts.flame import flame_chart, frames_of, growth, step_of
 from p3s.report.compare import compare, page_of
 from p3s.report.html import call_rows, render_page
@@ -162,7 +164,7 @@ def test_two_predictions_are_a_page() -> None:
     one, other = (record(made_prediction(phases=k)) for k in (2, 3))
     hostile = "<script>alert(1)</script>"
     both = compare(one, other, names=("a", f"b{hostile}"))
-    text = render_page(page_of(both, comparison_chart(both, Size())))
+    text = render_page(page_of(both, partial(on_page, partial(comparison, found=both))))
     assert hostile not in text and text.count("<script>") == 1
     words = " ".join(text.split())
     assert "Phases at 512 processes, largest change first" in words and "Allreduce" in words

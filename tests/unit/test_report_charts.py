@@ -7,16 +7,25 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import combinations
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
+import matplotlib
 import numpy as np
 import pytest
 import timed_study as ts
 from corpus import jacobi2d
-from made_predictions import made_prediction, phase_at, record
+from made_predictions import made_prediction, phase_at, reason, record
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 from report_studies import hostile_prediction
 from test_estimators import machine_file
 
@@ -26,135 +35,181 @@ from p3s.base.errors import P3SError, UsageError
 from p3s.base.progress import Progress
 from p3s.methods.baseline.agreement import curve_of
 from p3s.predict.types import Prediction
-from p3s.report.charts.cells import matrix_chart
-from p3s.report.charts.curves import LEFT, efficiency_chart, phase_chart, speedup_chart
-from p3s.report.charts.draw import Linear, Log, fit_labels, log_ends, nice_top, times_label
-from p3s.report.charts.ranges import interval_chart
-from p3s.report.charts.stacks import MEASURES, stack_chart
+from p3s.report.charts import bars, cells, curves
+from p3s.report.charts.figures import ON_PAGE, Chart, as_markup, draw, on_page
 from p3s.report.costs import kinds_of, law_rows, limit_text, phase_curves, stacks_of
 from p3s.report.html import breakable, unbroken
 from p3s.report.notebook import NotebookProgress, progress_here
+from p3s.report.pictures import PLOTS, picture_of
 from p3s.signature.matrix import CommMatrix
 
-NUMBER = re.compile(r"-?\d+(\.\d+)?$")
+WARNED = [reason("wide", "nobody knows", "run it")]
 
 
-def drawn(markup: str) -> ElementTree.Element:
-    """Return an SVG as a tree; asserts that it is well formed and all its places are numbers."""
-    root = ElementTree.fromstring(markup)
-    for part in root.iter():
-        assert part.tag in {
-            "svg",
-            "g",
-            "title",
-            "line",
-            "rect",
-            "circle",
-            "polyline",
-            "polygon",
-            "path",
-            "text",
-        }
-        assert "style" not in part.attrib
-        for key in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height"):
-            assert NUMBER.match(part.attrib.get(key, "0")), (part.tag, part.attrib)
-        for pair in part.attrib.get("points", "").split():
-            assert all(NUMBER.match(value) for value in pair.split(","))
-    return root
-
-
-def test_powers_of_speedups_are_written_out_and_fit_beside_the_axis() -> None:
-    texts = [times_label(2.0**k) for k in (-2, 0, 4, 10, 16)]
-    assert texts == ["0.25x", "1x", "16x", "1,024x", "65,536x"]
-    assert 6.6 * max(map(len, texts)) < LEFT - 8
-
-
-def of_class(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
-    return [part for part in root.iter() if kind in part.attrib.get("class", "").split()]
-
-
-def charts(prediction: Prediction) -> list[str]:
+def charts_of(prediction: Prediction) -> list[Chart]:
     """Return every chart of a prediction."""
     stacks = stacks_of(prediction)
-    found = [
-        speedup_chart(prediction),
-        efficiency_chart(prediction),
-        *(stack_chart(stacks, measure, by) for measure in MEASURES for by in (False, True)),
-        *(phase_chart(curve) for curve in phase_curves(prediction)),
-        interval_chart(prediction.last),
-    ]
-    return [chart for chart in found if chart]
+    found: list[Any] = [partial(PLOTS[plot], prediction=prediction) for plot in PLOTS]
+    for measure in bars.MEASURES:
+        for by in (False, True):
+            found.append(partial(bars.stack, stacks=stacks, measure=measure, by_phase=by))
+    found += [partial(curves.phase, curves=each) for each in phase_curves(prediction)]
+    if bars.interval_rows(prediction.last):
+        found.append(partial(bars.interval, row=prediction.last))
+    return found
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        made_prediction(),
-        made_prediction((8,), 1),
-        made_prediction((1, 2), 40, measured=[]),
-        made_prediction(tuple(range(1, 300)), 2),
-        hostile_prediction(),
-        made_prediction(representative=False),
-    ],
-    ids=["eight", "one", "none-measured", "many-counts", "hostile", "doubtful"],
-)
-def test_every_chart_is_well_formed(made: dict[str, Any]) -> None:
-    for chart in charts(record(made)):
-        drawn(chart)
+def axes_of(chart: Any, *content: Any, **more: Any) -> Axes:
+    """Return the axes of a new figure that a chart was drawn onto."""
+    return draw(lambda axes: chart(axes, *content, **more), 560.0, 420.0).axes[0]
+
+
+def values_of(axes: Axes, label: str) -> dict[float, float]:
+    """Return the points of a line by the process count."""
+    (line,) = (line for line in axes.get_lines() if line.get_label().replace("\n", " ") == label)
+    return dict(line.get_xydata().tolist())
+
+
+def check_room(figure: Figure) -> None:
+    """Assert that labels, title and legend are inside of the figure and none covers another one."""
+    renderer: Any = FigureCanvasAgg(figure)
+    figure.draw(renderer.get_renderer())
+    (axes,) = figure.axes
+    texts: list[Text] = [axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]  # type: ignore[attr-defined]
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        ticks = axis.get_major_ticks(len(axis.get_majorticklocs()))
+        inside = [tick for tick in ticks if low <= tick.get_loc() <= high]
+        texts += [text for tick in inside for text in (tick.label1, tick.label2)]
+    texts += [text for legend in figure.legends for text in legend.get_texts()]
+    shown = [text for text in texts if text.get_visible() and text.get_text()]
+    boxes = {text: text.get_window_extent() for text in shown}
+    for text, box in boxes.items():
+        assert min(box.x0, box.y0) > -1 and box.x1 < figure.bbox.x1 + 1, text
+        assert box.y1 < figure.bbox.y1 + 1, text
+    for one, other in combinations(shown, 2):
+        shared = Bbox.intersection(boxes[one], boxes[other])
+        assert shared is None or shared.width < 1 or shared.height < 1, (one, other)
+
+
+MADE = {
+    "eight": made_prediction(),
+    "one": made_prediction((8,), 1),
+    "none-measured": made_prediction((1, 2), 40, measured=[]),
+    "many-counts": made_prediction(tuple(range(1, 300)), 2),
+    "hostile": hostile_prediction(),
+    "doubtful": made_prediction(representative=False, reasons=WARNED),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_every_chart_is_markup_with_the_colours_of_the_page(name: str) -> None:
+    for chart in charts_of(record(MADE[name])):
+        figure = draw(chart, 560.0, 420.0)
+        check_room(figure)
+        markup = as_markup(figure, ON_PAGE)
+        assert markup == on_page(chart), "the same each time"
+        root = ElementTree.fromstring(markup)
+        assert root.get("role") == "img" and len(root.get("aria-label", "")) > 20
+        names = [part.get("id") for part in root.iter() if part.get("id")]
+        used = re.findall(r'(?:href="#|url\(#)([\w-]+)', markup)
+        assert len(names) == len(set(names)) and set(used) <= set(names)
+        for part in root.iter():
+            assert not set(part.keys()) & {"style", "onload"} and part.tag not in ("style", "image")
+            colours = {part.get("fill", "none"), part.get("stroke", "none")}
+            assert all(re.match(r"none|var\(--\w+\)$|url\(#", each) for each in colours), colours
+
+
+@pytest.mark.parametrize("size", [(1.5, 1.5), (3.4, 2.4), (12.0, 3.0)])
+@pytest.mark.parametrize("plot", PLOTS)
+def test_texts_of_pictures_have_room(plot: str, size: tuple[float, float]) -> None:
+    check_room(picture_of(record(made_prediction(reasons=WARNED)), plot, size).figure)
+
+
+def test_figures_leave_the_settings_of_matplotlib_alone() -> None:
+    before = dict(matplotlib.rcParams)
+    on_page(partial(curves.speedup, prediction=record()))
+    assert dict(matplotlib.rcParams) == before
 
 
 def test_a_curve_has_a_mark_at_every_count() -> None:
     made = record()
-    root = drawn(speedup_chart(made))
-    assert len(of_class(root, "predicted")) == 5 and len(of_class(root, "measured")) == 3
-    assert len(of_class(root, "hit")) == 8 and len(of_class(root, "band")) == 1
-    assert len(of_class(root, "best")) == 1, "the recommended count has a ring"
-    places = [float(part.attrib["cx"]) for part in of_class(root, "predicted")]
-    steps = np.diff(places)
-    assert steps.min() > 0 and np.ptp(steps) < 0.3, "doubled counts are equally far apart"
-    tip = of_class(root, "hit")[-1][0].text or ""
+    axes = axes_of(curves.speedup, made)
+    predicted, measured = values_of(axes, "predicted"), values_of(axes, "measured")
+    assert {**measured, **predicted} == pytest.approx({row.n: row.speedup for row in made.counts})
+    assert list(measured) == [4, 8, 16] and values_of(axes, "ideal") == {4: 1, 512: 128}
+    (band,) = (each for each in axes.collections if each.get_label() == "interval")
     last = made.last
-    assert "512 processes, predicted" in tip and f"{100 * last.efficiency:.1f} %" in tip
+    edge = [y for x, y in band.get_paths()[0].vertices if x == 512]
+    assert {min(edge), max(edge)} == {last.speedup_low, last.speedup_high}
+    assert made.recommended is not None
+    assert [*values_of(axes, "worth using")] == [made.recommended.n]
+    told = [patch.get_gid() for patch in axes.patches if patch.get_gid()]
+    assert len(told) == 8 and told[-1].startswith("512 processes, predicted\ntime 5.36 s")
+    assert f"{100 * last.efficiency:.1f} %" in told[-1]
+    efficiency = values_of(axes_of(curves.efficiency, made), "predicted")
+    assert efficiency[512] == pytest.approx(last.efficiency)
+    assert values_of(axes_of(curves.run_time, made), "predicted")[512] == last.time_s
 
 
 def test_a_regression_of_the_run_times_is_drawn_above_what_it_was_fitted_to() -> None:
     made = record()
     beside = curve_of(made)
     assert beside.counts == (16, 32, 64, 128, 256, 512) and len(beside.sentences) == 2
-    root = drawn(speedup_chart(made, [beside]))
-    line = of_class(root, "otherline")[0].attrib["points"].split()
-    ticks = {part.attrib["x1"] for part in of_class(root, "tick")}
-    assert len(line) == 6 and {pair.partition(",")[0] for pair in line} <= ticks
-    assert len(of_class(drawn(efficiency_chart(made, [beside])), "otherline")) == 1
-    assert not of_class(drawn(speedup_chart(made)), "otherline")
+    for chart in (curves.speedup, curves.efficiency):
+        assert tuple(values_of(axes_of(chart, made, [beside]), beside.legend)) == beside.counts
+        assert "regression" not in str(axes_of(chart, made).get_legend_handles_labels()[1])
 
 
+@pytest.mark.parametrize("measure", bars.MEASURES)
 @pytest.mark.parametrize("by_phase", [False, True])
-def test_bars_are_as_high_as_the_time(by_phase: bool) -> None:
+def test_bars_are_as_high_as_the_time(by_phase: bool, measure: str) -> None:
     made = record()
-    stacks = stacks_of(made)
-    for measure in ("core", "time"):
-        root = drawn(stack_chart(stacks, measure, by_phase))
-        heights: dict[str, float] = {}
-        for bar in of_class(root, "bar"):
-            title = bar[0].text or ""
-            n = title.partition(" ")[0]
-            heights[n] = heights.get(n, 0.0) + float(bar.attrib["height"])
-        assert list(map(int, heights)) == [row.n for row in made.counts]
-        expected = np.array(
-            [row.model_s * (row.n if measure == "core" else 1) for row in made.counts]
+    axes = axes_of(bars.stack, stacks_of(made), measure, by_phase)
+    heights = np.array([[bar.get_height() for bar in layer] for layer in axes.containers])
+    unit = {"core": lambda row: row.model_s * row.n, "time": lambda row: row.model_s}
+    expected = [unit.get(measure, lambda _: 1.0)(row) for row in made.counts]
+    assert heights.sum(axis=0) == pytest.approx(expected, rel=0.01)
+    tops = [layer[-1].get_y() + layer[-1].get_height() for layer in axes.containers]
+    assert tops[-1] == pytest.approx(heights[:, -1].sum()), "one on top of the other"
+    told = [patch.get_gid() for patch in axes.patches if patch.get_gid()]
+    assert len(told) == 8 and len(told[0].splitlines()) == 1 + len(axes.containers)
+
+
+def test_the_matrix_is_drawn_cell_by_cell() -> None:
+    source = np.arange(8)
+    ring = CommMatrix(8, source, (source + 1) % 8, np.full(8, 3), 3 * (100 + source), 0, 0)
+    axes = axes_of(cells.matrix, ring, "bytes")
+    shapes = [patch for patch in axes.patches if isinstance(patch, PathPatch)]
+    inside = {
+        (row, column)
+        for row in range(8)
+        for column in range(8)
+        if any(shape.get_path().contains_point((column, row)) for shape in shapes)
+    }
+    assert inside == {(k, (k + 1) % 8) for k in range(8)}, "row sends, column receives"
+    assert [shape.get_label() for shape in shapes] == ["300 B–321 B"]
+    none = CommMatrix(2, *(np.zeros(0, dtype=np.int64) for _ in range(4)), 0, 0)
+    assert not [p for p in axes_of(cells.matrix, none, "bytes").patches if isinstance(p, PathPatch)]
+
+
+def test_powers_of_speedups_are_written_out() -> None:
+    texts = [curves.times_label(2.0**k) for k in (-2, 0, 4, 10, 16)]
+    assert texts == ["0.25x", "1x", "16x", "1,024x", "65,536x"]
+
+
+def test_what_is_not_to_be_trusted_is_hatched_where_its_interval_is_narrow_too() -> None:
+    for made in (made_prediction(), made_prediction((8,), 1)):
+        for row in made["counts"]:
+            row.update(speedup_low=row["speedup"], speedup_high=row["speedup"])
+        axes = axes_of(curves.speedup, record({**made, "reasons": WARNED}))
+        (hatched,) = (each for each in axes.collections if each.get_hatch())
+        box = hatched.get_paths()[0].get_extents(hatched.get_transform())
+        assert box.width > 5 and box.height > 5
+        assert "worth using" not in axes.get_legend_handles_labels()[1]
+        assert not any(
+            each.get_hatch() for each in axes_of(curves.speedup, record(made)).collections
         )
-        found = np.array(list(heights.values()))
-        assert np.allclose(found / found.max(), expected / expected.max(), atol=0.01)
-
-
-def test_a_share_is_of_all() -> None:
-    root = drawn(stack_chart(stacks_of(record()), "share", True))
-    heights: dict[str, float] = {}
-    for bar in of_class(root, "bar"):
-        n = (bar[0].text or "").partition(" ")[0]
-        heights[n] = heights.get(n, 0.0) + float(bar.attrib["height"])
-    assert len(heights) == 8 and np.ptp(list(heights.values())) < 1.0
 
 
 def test_communication_that_is_not_told_apart_stays_whole() -> None:
@@ -181,24 +236,6 @@ def test_a_phase_that_matters_at_any_count_has_a_colour() -> None:
     assert all(len(row.phases) == len(stacks.names) for row in stacks.rows)
 
 
-def test_the_matrix_is_drawn_cell_by_cell() -> None:
-    source = np.arange(8)
-    ring = CommMatrix(8, source, (source + 1) % 8, np.full(8, 3), 3 * (100 + source), 0, 0)
-    root = drawn(matrix_chart(ring, "bytes"))
-    cells = [
-        step
-        for part in of_class(root, "cell")
-        if part.tag == "path"
-        for step in re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v", part.attrib["d"])
-    ]
-    assert len(cells) == 8
-    side = float(cells[0][2])
-    found = {(round((float(y) - 30) / side), round((float(x) - 56) / side)) for x, y, _ in cells}
-    assert found == {(k, (k + 1) % 8) for k in range(8)}, "row sends, column receives"
-    none = CommMatrix(2, *(np.zeros(0, dtype=np.int64) for _ in range(4)), 0, 0)
-    assert matrix_chart(none, "bytes") == ""
-
-
 def test_laws_and_limits_without_what_is_not_known() -> None:
     made = record()
     laws, cut = law_rows(made)
@@ -220,20 +257,6 @@ def test_numbers_stay_with_their_units_and_names_may_break() -> None:
     found = unbroken("51 % of 3.00 ms to 4 s, 7 sites")
     assert found == "51\u00a0% of 3.00\u00a0ms to 4\u00a0s, 7 sites"
     assert breakable("Isend+<b>") == "Isend+<wbr>&lt;b&gt;"
-
-
-def test_ticks_are_round_and_hold_the_values() -> None:
-    assert Linear(0, 1, 0, 1).ticks() == [0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]
-    assert nice_top(0.83) >= 0.83 and nice_top(0.0) == 1.0
-    assert Log(1, 1024, 0, 10)(32) == pytest.approx(5)
-    assert Log(1, 1024, 0, 10).powers(most=6) == [1, 4, 16, 64, 256, 1024]
-    assert log_ends([3, 40]) == (2, 64) and log_ends([0.0]) == (1, 2) and log_ends([4]) == (2, 8)
-    assert fit_labels([0, 10, 20, 100], ["1000", "2000", "3000", "4000"]) == [
-        True,
-        False,
-        False,
-        True,
-    ]
 
 
 def luminance(colour: str) -> float:
@@ -275,6 +298,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> p3s.Study:
 
 @pytest.mark.parametrize("name", ["speedup", "efficiency", "time", "phases", "parts", "interval"])
 def test_plots_show_the_last_prediction(name: str, study: p3s.Study) -> None:
+    given = Figure().add_subplot()
+    assert getattr(study.plot, name)(ax=given).figure is given.figure and given.get_label()
     picture = getattr(study.plot, name)()
     root = ElementTree.fromstring(picture._repr_svg_())
     texts = [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]

@@ -287,7 +287,7 @@ def test_heat_map_is_darker_where_it_is_slower() -> None:
     assert level_of(3.0, 3.0, 3.0) == 1
     values = {(2, 1): 8.0, (4, 1): 4.0, (4, 2): 2.0}
     picture = heat_chart(values, {k: f"{v:.0f} s" for k, v in values.items()}, "a & b", [(4, 2)])
-    assert picture.count('class="cell') == 3 and picture.count('class="frame"') == 1
+    assert picture.count('fill="var(--m') == 3 and picture.count('stroke="var(--measured)"') == 1
     assert "a &amp; b" in picture and "2 threads" in picture and "8 s" in picture
     assert heat_chart({}, {}, "") == ""
 

@@ -250,7 +250,7 @@ def test_report_has_heat_maps(made: Study, surface: surfaces.Surface, tmp_path: 
     assert "<svg" in text
     assert '<p class="lead">Messages do not depend on threads' in text
     assert '<p class="soft">On 16 cores: ' in text
-    assert 'class="cell m-6"' in text and 'class="frame"' in text
+    assert 'fill="var(--m6)"' in text and 'stroke="var(--measured)"' in text
 
 
 def test_workload_parameters_beside_threads(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from p3s.base.artefacts import write_bytes
@@ -17,12 +18,11 @@ from p3s.methods.threads.stage import load as load_threads
 from p3s.predict.surface import SURFACE, Surface, surface_path
 from p3s.predict.types import Reason, filter_untrusted, in_short
 from p3s.report import surface as surfaces
-from p3s.report.charts.draw import Svg
+from p3s.report.charts.cells import LEVELS, heat
+from p3s.report.charts.figures import on_page
 from p3s.report.html import as_bytes, render_page
 from p3s.report.show import Page, Part, PartTable
 
-LEFT, TOP, WIDE, HIGH = 84.0, 34.0, 84.0, 26.0
-LEVELS = 6
 #: Key of a field: processes and threads.
 Field = tuple[int, int]
 
@@ -39,28 +39,11 @@ def heat_chart(
     """
     if not values:
         return ""
-    rows, columns = ({key[k] for key in values} for k in (0, 1))
-    down, across = sorted(rows), sorted(columns)
-    svg = Svg(LEFT + WIDE * len(across) + 8, TOP + HIGH * len(down) + 26, label)
     low, high = min(values.values()), max(values.values())
-    for j, threads in enumerate(across):
-        svg.text(LEFT + WIDE * (j + 0.5), TOP - 10, plural(threads, "thread"), anchor="middle")
-    for i, n in enumerate(down):
-        svg.text(LEFT - 8, TOP + HIGH * (i + 0.5) + 4, f"{n:,}", anchor="end")
-        for j, threads in enumerate(across):
-            if (n, threads) in values:
-                _field(svg, i, j, level_of(values[n, threads], low, high), texts[n, threads])
-    for n, threads in best:
-        x, y = LEFT + WIDE * across.index(threads), TOP + HIGH * down.index(n)
-        svg.path([f"M{x + 1} {y + 1}h{WIDE - 2}v{HIGH - 2}h-{WIDE - 2}z"], "frame")
-    svg.text(LEFT - 8, TOP - 10, "processes", "note", "end")
-    return svg.markup()
-
-
-def _field(svg: Svg, i: int, j: int, level: int, text: str) -> None:
-    x, y = LEFT + WIDE * j, TOP + HIGH * i
-    svg.rect(x, y, WIDE, HIGH, f"cell m-{level}")
-    svg.text(x + WIDE / 2, y + HIGH / 2 + 4, text, "deep" if level > 3 else "plain", "middle")
+    levels = {field: level_of(value, low, high) for field, value in values.items()}
+    rows, columns = (len({field[k] for field in values}) for k in (0, 1))
+    chart = partial(heat, levels=levels, texts=texts, label=label, best=best)
+    return on_page(chart, 100.0 + 84.0 * columns, 50.0 + 26.0 * rows)
 
 
 def level_of(value: float, low: float, high: float) -> int:
@@ -133,7 +116,7 @@ def times_part(surface: Surface, unsure: str) -> Part:
         "times",
         "Run times",
         tables=[surfaces.configurations(surface)],
-        charts=[("Run time", what, _heat(surface))],
+        charts=[("Run time", what, partial(_heat, surface))],
         notes=[
             *surfaces.on_same_cores(surface),
             f"Speedup and efficiency by cores, relative to {base}. ~ no run had so many threads.",
@@ -143,12 +126,13 @@ def times_part(surface: Surface, unsure: str) -> Part:
 
 def _advice(file: advising.AdviceFile, unsure: str) -> Part:
     head, rows = advising.table_of(file.advice)
+    best = f"Best {advising.NAMES[file.advice.objective]}"
     what = f"with so many processes and threads; those advised have a frame.{unsure}"
     return Part(
         "advice",
         "Advice",
         tables=[PartTable("Best configurations", head, rows)],
-        charts=[(f"Best {advising.NAMES[file.advice.objective]}", what, _advice_heat(file))],
+        charts=[(best, what, partial(_advice_heat, file))],
         notes=[
             "Regret: by how much a configuration is expected to miss the best one, whichever that "
             "is; chance: that it is the best. Index: time over efficiency."

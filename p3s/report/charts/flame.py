@@ -12,8 +12,6 @@ from html import escape
 
 from p3s.base.text import factor, percent, processes, seconds
 from p3s.report.call_tree import PARTS, CallTree, Node, Spent
-from p3s.report.charts.draw import coord
-from p3s.report.charts.stacks import Legend
 from p3s.report.costs import KIND_NAMES
 
 WIDTH, ROW, GAP, LETTER = 1120.0, 24.0, 1.0, 7.7
@@ -24,9 +22,9 @@ STEPS = (0.8, 1.25, 2.0, 5.0)
 STEP_NAMES = ("shrinks", "stays: it scales", "up to 2x", "2 to 5x", "more than 5x, or new")
 
 
-def legend() -> list[Legend]:
-    """Return the colours and what they mean."""
-    return [Legend(f"g-{k}", name) for k, name in enumerate(STEP_NAMES)]
+def legend() -> list[tuple[str, str]]:
+    """Return the classes of the colours, and what they mean."""
+    return [(f"g-{k}", name) for k, name in enumerate(STEP_NAMES)]
 
 
 @dataclass(frozen=True)
@@ -109,6 +107,11 @@ def flame_chart(tree: CallTree) -> str:
     ]
     parts += [_draw_frame(tree, frame, k == 0) for k, frame in enumerate(frames)]
     return "".join([*parts, "</svg>"])
+
+
+def coord(value: float) -> str:
+    """Return a coordinate as text."""
+    return f"{round(value, 1):g}"
 
 
 def describe_frame(tree: CallTree, frame: Frame) -> str:
