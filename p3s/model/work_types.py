@@ -63,9 +63,10 @@ class Case:
 class WorkPlace:
     """The segments that end at one call site and operation.
 
-    before: where they start, None at the start of the run; items, rows: of the calls there, the
-    weights of their first and later stages; calls_at: count -> (calls of a rank that makes any, per
-    iteration; share of ranks that do); size: bytes of a call; gain: not 1 in older files alone.
+    before: where they start, None at the start of the run; items: of the calls there; through: the
+    shares of calls of their first and later stages that come through each segment, none where all
+    are alike; calls_at: count -> (calls of a rank that makes any, per iteration; share of ranks
+    that do); size: bytes of a call. In older files alone: rows, the work of stages; gain not 1.
     """
 
     place: Place
@@ -73,7 +74,8 @@ class WorkPlace:
     segments: tuple[Segment, ...]
     cases: tuple[Case, ...]
     items: tuple[int, ...] = field()
-    rows: tuple[tuple[float, float], ...] = field()
+    through: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = ()
+    rows: tuple[tuple[float, float], ...] = ()
     calls_at: Mapping[str, tuple[float, float]] | None = None
     size: WorkLaw | None = None
     gain: float = 1.0
@@ -96,8 +98,8 @@ class Profile:
     """How the work of a phase differs between its ranks, relative to their mean.
 
     kind: see p3s.model.work.balance; error: of the ratios at the largest count, predicted from the
-    others (rms). coefficients: of "faces", the ratio of each rank of "rank", the sorted ratios at
-    the largest count of "drawn"; ends: the least and the largest ratio that "segments" may come to.
+    others (rms). coefficients: of "faces", the ratio of each rank of "rank", the ratios at the
+    largest count of "drawn"; ends: of "segments" in older files, the least and the largest ratio.
     largest: (count, largest ratio less one) of "rank" and "drawn"; order: of the ranks of "drawn",
     the same number where phases have the same busy ranks. along: of "position", the ratios of the
     blocks along each dimension at the largest count.
@@ -117,12 +119,14 @@ class WorkLevel:
     """Which laws say the mean work of a rank: those of segments, of phases, or of the program.
 
     weights: of each, in the mean of the logarithms; errors: of each, at the largest count, fitted
-    without it, and at all counts; total: the law of the program.
+    without it, and at all counts; total: the law of the program; phases: the same errors of each
+    phase, by number, each with that of the program as a mean of squares (none in older files).
     """
 
     weights: Mapping[Level, float]
     errors: Mapping[Level, float]
     total: MeanLaw | None = None
+    phases: tuple[Mapping[Level, float], ...] = ()
 
 
 @dataclass(frozen=True)

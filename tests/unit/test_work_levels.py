@@ -1,4 +1,4 @@
-"""Mean laws by level, and profiles of ranks: what one class of ranks does never runs away."""
+"""Mean laws by level, and profiles of ranks: what one class of ranks does is as its laws say."""
 
 from __future__ import annotations
 
@@ -114,6 +114,47 @@ def test_the_mean_of_all_ranks_holds_a_root_once(n) -> None:
     said = of_segments(model, evaluator.grid, columns).per_phase()
     assert said[0, 0] > 50 * said[0, 1:].max()
     assert evaluator.means == pytest.approx(said.sum(axis=1) / (said > 0).sum(axis=1), rel=1e-9)
+
+
+def merged(rec: corpus.Recorder) -> None:
+    """Blocks are sorted; the root merges them, which takes the longer the more there are."""
+    rng = np.random.default_rng(1000 * rec.n + rec.rank)
+    varies = 1 + 0.01 * rng.standard_normal()
+    rec("Gather", root=0, nbytes=8 * 4096 // rec.n, work=int(9e6 / rec.n * varies))
+    rec("Scatter", root=0, nbytes=64, work=int(200_000 * rec.n * varies) if rec.rank == 0 else 30)
+
+
+def test_a_root_whose_part_of_the_work_grows_with_the_count_keeps_all_others_waiting() -> None:
+    model = fit_model([corpus.table(merged, n) for n in TRACED])
+    for n in (64, 128, 256):
+        table = corpus.table(merged, n)
+        true = np.bincount(table.rank, weights=table.work, minlength=n)
+        assert totals(model, n).max() == pytest.approx(true.max(), rel=0.1)
+
+
+def collected(rec: corpus.Recorder) -> None:
+    """The root receives a block of each rank, the first one after its own work."""
+    each = 4096 // rec.n
+    if rec.rank:
+        rec("Send", peer=0, nbytes=8 * each, work=1000 * each)
+    else:
+        before = 700_000
+        for peer in range(1, rec.n):
+            rec("Recv", peer=peer, nbytes=8 * each, work=before)
+            before = 60 * each
+    rec("Barrier", work=60 * each if rec.rank == 0 else 30)
+
+
+def test_stages_of_a_walk_have_the_work_of_the_segments_before_them() -> None:
+    from p3s.model.evaluate import Evaluator
+
+    model = fit_model([corpus.table(collected, n) for n in TRACED])
+    rows = Evaluator(model, 256).rows()
+    received = [k for k, item in enumerate(model.items) if item.op == "MPI_Recv"]
+    mine = (rows.rank == 0) & np.isin(rows.item, received)
+    before = rows.work[mine][np.argsort(rows.stage[mine])]
+    assert before[0] == pytest.approx(700_000, rel=0.01)
+    assert before[1:] == pytest.approx(60 * 16, rel=0.01)
 
 
 @pytest.mark.parametrize("dims", [(5000,), (64, 90), (30, 12, 40), (3, 700)])

@@ -428,9 +428,10 @@ def renumber_items(model: Model, number: Sequence[int]) -> Model:
     def work(one: PhaseWork) -> PhaseWork:
         places = []
         for place in one.places:
-            rows = sorted(zip((number[i] for i in place.items), place.rows, strict=True))
-            items = tuple(i for i, _ in rows)
-            places.append(replace(place, items=items, rows=tuple(row for _, row in rows)))
+            order = sorted(range(len(place.items)), key=lambda k: number[place.items[k]])
+            items = tuple(number[place.items[k]] for k in order)
+            through = tuple(place.through[k] for k in order if place.through)
+            places.append(replace(place, items=items, through=through))
         return replace(one, places=tuple(places))
 
     items = list(model.items)

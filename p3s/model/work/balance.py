@@ -5,9 +5,9 @@ less ("faces"), what the laws of the segments say of each rank ("segments"), wha
 of the domain ("position"), what belongs to the number of a rank whatever the count ("rank": an
 irregular domain cut by rank). Each predicts the largest count from the others, where the ratios it
 leaves unexplained take so many bits; a profile other than "even" costs bits itself, so that
-differences that are noise stay noise. No class of ranks has a law of its own that could run away
-from the mean. Where ranks differ and nothing says which do more, the distribution is known and the
-rest is "drawn": who does more hardly matters, as all wait for the busiest.
+differences that are noise stay noise. What a class of ranks does is as sure as the laws that say
+it. Where ranks differ and nothing says which do more, the distribution is known and the rest is
+"drawn": who does more hardly matters, as all wait for the busiest.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _monotone(known: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.asarray(known[k] + t * (rise[k] + (1 - t) * ((1 - t) * off[0] - t * off[1])))
 
 
-#: Errors below are none; how far beyond the traced ratios that of a class of ranks may go.
-EXACT, FARTHER = 1e-3, 2.0
+#: Errors below are none.
+EXACT = 1e-3
 #: Least correlation of the work of ranks in two phases for the same ranks to be busy.
 ALIKE = 0.5
 #: From which differences on it matters that ranks have them.
@@ -129,7 +129,7 @@ def _bits(profile: Profile, ranks: int) -> float:
 
     What is exact has met every rank; laws of segments are there anyway, other profiles are not.
     """
-    price = {"even": 0.0, "segments": BUDGET if profile.ends else 0.0}
+    price = {"even": 0.0, "segments": BUDGET if profile.error > EXACT else 0.0}
     left = ranks * float(np.log2(max(profile.error, EXACT)))
     return left + price.get(profile.kind, RELATION_BITS)
 
@@ -139,8 +139,8 @@ def _of_segments(points: Sequence[Spent]) -> Iterator[Profile]:
     last = points[-1]
     held, said = last.held[last.there], last.said[last.there]
     if np.isfinite(held).all() and held.any() and said.any():
-        error = max(apart(last), _rms(said / said.mean(), last.ratio))
-        yield Profile("segments", error, ends=_range(points) if error > EXACT else None)
+        error = max(_rms(each / each.mean(), last.ratio) for each in (held, said))
+        yield Profile("segments", error)
 
 
 def _held_out(points: Sequence[Spent], even: float) -> Iterator[Profile]:
@@ -170,8 +170,8 @@ def _fit_distribution(points: Sequence[Spent], error: float) -> Profile | None:
     n, true = largest[-1]
     if abs(largest_at(largest[:-1], n) - true) * SAME_WITHIN > true:
         return None
-    ordered = np.sort(points[-1].ratio)
-    return Profile("drawn", error, coefficients=tuple(ordered.tolist()), largest=largest)
+    coefficients = tuple(points[-1].ratio.tolist())
+    return Profile("drawn", error, coefficients=coefficients, largest=largest)
 
 
 def undrawn(model: Model) -> Model:
@@ -213,24 +213,20 @@ def _agree(a: Spent, b: Spent) -> bool:
 
 
 def apart(last: Spent) -> float:
-    """Return how far the ratios of ranks are off by laws of segments fitted without them (rms)."""
+    """Return how far off the differences are that laws of segments say ranks have (rms).
+
+    The laws are fitted without the ratios that they are compared with. Laws that say no differences
+    have none that could grow into the sum.
+    """
     held = last.held[last.there]
     if not (np.isfinite(held).all() and held.any() and last.work[last.there].any()):
         return 0.0
-    return _rms(held / held.mean(), last.ratio)
+    said = held / held.mean()
+    return min(_rms(said, last.ratio), _rms(said, np.ones_like(said)))
 
 
 def _rms(told: np.ndarray, true: np.ndarray) -> float:
     return float(np.sqrt(np.mean((told - true) ** 2)))
-
-
-def _range(points: Sequence[Spent]) -> tuple[float, float]:
-    """Return the least and the largest ratio that a class of ranks may come to."""
-    every = np.concatenate([p.ratio for p in points])
-    return (
-        max(1.0 - FARTHER * (1.0 - float(every.min())), 0.0),
-        1.0 + FARTHER * (float(every.max()) - 1.0),
-    )
 
 
 def _columns(grid: GridAt, ranks: np.ndarray) -> np.ndarray:
@@ -288,7 +284,7 @@ def ratios(profile: Profile, said: np.ndarray, grid: GridAt, ranks: np.ndarray) 
     said: what the laws of segments say of these ratios.
     """
     if profile.kind == "segments":
-        return said if profile.ends is None else np.where(said > 0, said.clip(*profile.ends), 0.0)
+        return said
     told: np.ndarray | None = None
     if profile.kind == "faces":
         told = 1.0 + _columns(grid, ranks) @ np.asarray(profile.coefficients)
@@ -303,25 +299,38 @@ def ratios(profile: Profile, said: np.ndarray, grid: GridAt, ranks: np.ndarray) 
 def _of_all(profile: Profile, n: int) -> np.ndarray:
     """Return the ratios of all ranks by the distribution of those that were traced.
 
-    It is as wide as the busiest rank at n says where ranks are drawn; else those that were seen
-    keep theirs, and the last of the others has the largest that is to be expected of n.
+    Where ranks are drawn the busiest at n stays who it was and says how far those above the mean
+    go; the further, the fewer they are, so that they have as large a part of all work. Else those
+    that were seen keep theirs, and the last of the others has the largest that is expected of n.
     """
     seen, most = np.asarray(profile.coefficients), largest_at(profile.largest, n)
-    ratio = _quantiles(np.sort(seen), n, profile.order)
+    level = np.modf((np.arange(n) + 1) * GOLDEN + profile.order * SILVER)[0]
     if profile.kind == "drawn":
-        ratio = np.maximum(1.0 + most / (float(seen[-1]) - 1.0) * (ratio - 1.0), 0.0)
+        level[seen[:n].argmax()] += seen.argmax() < n
+        ratio = _stretched(np.sort(seen), most, n)[np.argsort(np.argsort(level))]
     else:
+        ratio = _quantiles(np.sort(seen), n)[np.argsort(np.argsort(level))]
         ratio[n - 1] = max(1.0 + most, float(seen.max()))
         ratio[: len(seen)] = seen[:n]
     return np.asarray(ratio / ratio.mean())
 
 
-def _quantiles(ordered: np.ndarray, n: int, order: int) -> np.ndarray:
-    """Return n values of a distribution, evenly drawn; ranks in a sequence that fills it evenly."""
-    level = np.modf((np.arange(n) + 1) * GOLDEN + order * SILVER)[0]
-    place = np.argsort(np.argsort(level))
+def _stretched(ordered: np.ndarray, most: float, n: int) -> np.ndarray:
+    """Return n ascending ratios like those in order whose largest is ``most`` above the mean."""
+    above = ordered[ordered > 1.0]
+    farther = max(most / float(above[-1] - 1.0), 1.0)
+    busy = max(min(round(n / len(ordered) / farther * len(above)), n - 1), 1)
+    more = _quantiles(above, busy) - 1.0
+    more *= most / more[-1]
+    less = _quantiles(ordered[ordered <= 1.0], n - busy)
+    less *= max(n - busy - float(more.sum()), 0.0) / max(float(less.sum()), 1e-300)
+    return np.concatenate([less, 1.0 + more])
+
+
+def _quantiles(ordered: np.ndarray, n: int) -> np.ndarray:
+    """Return n ascending values of a distribution, evenly drawn."""
     m = len(ordered)
-    return np.asarray(np.interp((place + 0.5) / n, (np.arange(m) + 0.5) / m, ordered))
+    return np.asarray(np.interp((np.arange(n) + 0.5) / n, (np.arange(m) + 0.5) / m, ordered))
 
 
 def _largest(points: Sequence[Spent]) -> tuple[tuple[int, float], ...]:

@@ -1,6 +1,7 @@
 """Which laws say the mean work of a rank: those of segments, of phases, or of the program.
 
-Each is fitted without the largest count and compared there. Laws of segments, times exact counts,
+Each is fitted without the largest count and compared there, in the program and in each phase, so
+that a phase that is small there has the law that tells of it. Laws of segments, times exact counts,
 win where iterations follow different laws; laws of phases where code moves between calls; that of
 the program where work moves between phases.
 """
@@ -43,8 +44,8 @@ class PhasePoints:
     iterations; the share of ranks that take part.
 
     said: as the means, by laws of segments; held: at the largest count by such laws that were
-    fitted without it, None where it cannot be said; apart: how far single ranks are off by these
-    (rms, relative).
+    fitted without it, None where it cannot be said; apart: how far off the differences are that
+    these say between ranks (rms, relative).
     each: only a law of one iteration is of use, as their number will be another.
     """
 
@@ -92,7 +93,6 @@ def fit_level(grids: Sequence[Mapping[str, int]], points: Sequence[PhasePoints])
     total = fit_mean(grids, every.tolist())
     if len(grids) < 3 or total is None:
         return WorkLevel({"segments": 1.0}, {}, total)
-    true = phases[:, -1]
     held = [
         replace(p, means=p.means[:-1], weights=p.weights[:-1], shares=p.shares[:-1]) for p in points
     ]
@@ -104,20 +104,30 @@ def fit_level(grids: Sequence[Mapping[str, int]], points: Sequence[PhasePoints])
         found["total"] = _brought(found["phases"], mean_at(whole, grids[-1]))
     if all(p.held is not None for p in points):
         found["segments"] = np.array([(p.held or 0.0) * p.shares[-1] for p in points])
-    errors: dict[Level, float] = {name: _error(values, true) for name, values in found.items()}
     there = [_evaluate_phases(grids, points, g, points, i) for i, g in enumerate(grids)]
     fitted: dict[Level, Sequence[np.ndarray]] = {
         "phases": there,
         "total": [_brought(v, mean_at(total, g)) for v, g in zip(there, grids, strict=True)],
         "segments": np.array([np.multiply(p.said, p.shares) for p in points]).T.tolist(),
     }
-    for name, error in errors.items():
-        off = [_error(np.array(a), b) for a, b in zip(fitted[name], phases.T, strict=True)]
-        errors[name] = float(np.hypot(error, np.sqrt(np.mean(np.square(off)))))
-    if "segments" in errors:  # wild laws of some ranks are in the sum, and may be worse further on
-        apart = float(true @ [p.apart for p in points]) / float(true.sum())
-        errors["segments"] = float(np.hypot(errors["segments"], apart))
-    return WorkLevel(_weights(errors, len(grids)), errors, total)
+    apart = np.array([p.apart for p in points]) * phases[:, -1]
+
+    def misses(mine: slice) -> dict[Level, float]:
+        true, out = phases[mine], {}
+        for name, values in found.items():
+            off = [_error(np.array(a)[mine], b) for a, b in zip(fitted[name], true.T, strict=True)]
+            parts = [_error(values[mine], true[:, -1]), float(np.sqrt(np.mean(np.square(off))))]
+            if (
+                name == "segments"
+            ):  # wild laws of some ranks are in the sum, and may grow further on
+                parts.append(float(apart[mine].sum()) / max(float(true[:, -1].sum()), 1e-300))
+            out[name] = float(np.linalg.norm(parts))
+        return out
+
+    errors = misses(slice(None))
+    own = [misses(slice(k, k + 1)) for k in range(len(points))]
+    both = [{k: float(np.hypot(errors[k], e)) / 2**0.5 for k, e in each.items()} for each in own]
+    return WorkLevel(_weights(errors, len(grids)), errors, total, tuple(both))
 
 
 def _weights(errors: Mapping[Level, float], counts: int) -> dict[Level, float]:
@@ -130,8 +140,12 @@ def _weights(errors: Mapping[Level, float], counts: int) -> dict[Level, float]:
 
 def without_total(level: WorkLevel) -> WorkLevel:
     """Return the level without the law of the program, which knows no iterations."""
-    rest = {name: w for name, w in level.weights.items() if name != "total"} or {"phases": 1.0}
-    return replace(level, weights={name: w / sum(rest.values()) for name, w in rest.items()})
+    of = (level.weights, level.errors, *level.phases)
+    rest: list[dict[Level, float]]
+    rest = [{k: value for k, value in each.items() if k not in ("total",)} for each in of]
+    whole = sum(rest[0].values())
+    weights = {name: w / whole for name, w in rest[0].items()} or {"phases": 1.0}
+    return replace(level, weights=weights, errors=rest[1], phases=tuple(rest[2:]))
 
 
 def _evaluate_phases(
@@ -156,7 +170,7 @@ def _brought(values: np.ndarray, total: float) -> np.ndarray:
 
 def _error(said: np.ndarray, true: np.ndarray) -> float:
     if not (said.sum() > 0 and true.sum() > 0):
-        return LOST
+        return LOST if said.any() or true.any() else 0.0
     whole = float(np.log(said.sum() / true.sum()))
     split = float(np.abs(said / said.sum() - true / true.sum()).sum())
     return float(np.hypot(whole, SPLIT * split))
@@ -183,10 +197,13 @@ def means_at(model: Model, grid: GridAt, said: np.ndarray) -> dict[int, Amount]:
     out = {}
     for k, law in laws.items():
         levels = {"phases": phases[k], "total": whole * phases[k], "segments": float(said[k])}
-        logs = {name: float(np.log(max(levels[name], 1e-300))) for name in level.errors}
-        value = sum(w * logs[name] for name, w in level.weights.items())
-        spread = np.hypot(_spread(level, law, at), _apart(level, logs, value))
-        error = sum(w * level.errors[name] for name, w in level.weights.items())
+        errors = level.phases[k] if level.phases else level.errors
+        weights = _weights(errors, len(model.counts)) if level.phases else level.weights
+        own = replace(level, weights=weights, errors=errors)
+        logs = {name: float(np.log(max(levels[name], 1e-300))) for name in own.errors}
+        value = sum(w * logs[name] for name, w in own.weights.items())
+        spread = np.hypot(_spread(own, law, at), _apart(own, logs, value))
+        error = sum(w * own.errors[name] for name, w in own.weights.items())
         width = (LEAST + PER_ERROR * error) * (1.0 + PER_DOUBLING * beyond)
         out[k] = Amount(float(np.exp(value)), float(np.hypot(width, Z90 * spread)))
     return out

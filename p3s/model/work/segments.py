@@ -40,6 +40,8 @@ EQUAL_RANKS_CV = 0.35
 _RANKS = 128
 #: Power of the count from which on bytes of a message grow with it.
 _SLOPE = 0.25
+#: Logarithm of the largest ratio of shares of calls.
+STEEPEST = 100.0
 
 Place = tuple[str, str]
 Rows = Mapping[str, np.ndarray]
@@ -79,7 +81,7 @@ def with_phase_work(
     for run in runs:
         env = env_of(run.grid, np.arange(run.grid.n))
         run.features = np.stack([values_of(f.expr, env) for f in basis], axis=1)
-    weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
+    rows = rows_of(runs[-1].item, len(items))
     found: list[list[WorkPlace]] = [[] for _ in phases]
     items_at: dict[Place, list[int]] = {}
     for i, it in enumerate(items):
@@ -88,7 +90,7 @@ def with_phase_work(
     for place, number in places.items():
         mine_ = items_at[place]
         phase = phases[items[mine_[0]].phase]
-        made, said, held = _place(number, names, runs, basis, whole)
+        made, said, held, segments = _place(number, names, runs, basis, whole)
         spent[phase.phase][-1].held[:] += held
         for one, values in zip(spent[phase.phase], said, strict=True):
             one.said[:] += values
@@ -96,7 +98,9 @@ def with_phase_work(
             replace(
                 made,
                 items=tuple(mine_),
-                rows=tuple(weights.get(i, (1.0, 1.0)) for i in mine_),
+                through=_through(
+                    [(items[i], rows[i]) for i in mine_], tables[-1], segments, runs[-1].grid
+                ),
                 calls_at=_calls(runs, number, dict(phase.weight_points)),
                 size=_size(runs, number),
             )
@@ -193,8 +197,9 @@ def _place(
     runs: Sequence[Run],
     basis: Sequence[Feature],
     whole: WorkLaw,
-) -> tuple[WorkPlace, list[np.ndarray], np.ndarray]:
-    """Return the segments that end at one place, and their work: at every count, and held out.
+) -> tuple[WorkPlace, list[np.ndarray], np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Return the segments that end at one place, and their work: at every count, and held out; and
+    how often each occurs at the largest count and its work there, as ``counts_and_work``.
 
     whole: work of the program, mean over its ranks. A case stands for the ranks that make just
     these of the calls before it. Work is of every rank, by the laws times how often the segments
@@ -256,10 +261,10 @@ def _place(
                 for case in cases_of(seen, before, number, tuple(int(x) for x in key))
             ),
             items=(),
-            rows=(),
         ),
         said,
         held,
+        tables[-1],
     )
 
 
@@ -395,27 +400,46 @@ def _whole(runs: Sequence[Run], phase_of: np.ndarray) -> WorkLaw:
     return find_law(zip((run.grid.n for run in runs), means, strict=True), "work").fit
 
 
-def _row_weights(
-    items: Sequence[Item], t: PointTable, run: Run, grid: GridAt
-) -> dict[int, tuple[float, float]]:
-    """Return the work of one call per item: of the first stage of a family, and of later ones.
+def _through(
+    items: Sequence[tuple[Item, np.ndarray]],
+    t: PointTable,
+    segments: tuple[np.ndarray, np.ndarray],
+    grid: GridAt,
+) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
+    """Return which shares of the calls of each item come through each segment before their place:
+    of the first stage of its family, and of later ones. None where the calls are all alike.
 
-    It says how the work before a place is shared out between its relations and stages.
+    items: with their rows; segments: how often each occurs and its work, (segments, ranks). Of the
+    shares that give rows their work those are taken that are nearest to those of all calls there.
     """
-    out: dict[int, tuple[float, float]] = {}
+    out = []
     peer = np.array([g.peer for g in t.groups], dtype=np.int64)[t.group] if len(t.group) else t.rank
-    for i, (item, mine) in enumerate(zip(items, rows_of(run.item, len(items)), strict=True)):
-        if not len(mine):
-            continue
+    for item, mine in items:
         table = partners(item.relation, grid) if item.relation is not None else None
-        first = (
-            table[0][t.rank[mine]] == peer[mine]
-            if table is not None and len(table) > 1
-            else np.ones(len(mine), dtype=bool)
-        )
-        work = [
-            float(t.work[mine[m]].sum() / max(int(t.count[mine[m]].sum()), 1))
-            for m in (first, ~first)
-        ]
-        out[i] = (work[0], work[1] if not np.all(first) else work[0])
-    return out
+        later = np.zeros(len(mine), dtype=bool)
+        if table is not None and len(table) > 1:
+            later = table[0][t.rank[mine]] != peer[mine]
+        if len(items) == 1 and (later.all() or not later.any()):
+            return ()
+        found = [_shares(t, rows, *segments) for rows in (mine[~later], mine[later]) if len(rows)]
+        found = found or [(1.0,) * len(segments[0])]
+        out.append((found[0], found[-1]))
+    return tuple(out)
+
+
+def _shares(
+    t: PointTable, rows: np.ndarray, count: np.ndarray, work: np.ndarray
+) -> tuple[float, ...]:
+    """Return the shares of the calls of rows that come through each segment."""
+    ranks = np.unique(t.rank[rows])
+    usual = count[:, ranks].sum(axis=1)
+    there = usual > 0
+    wanted = float(t.work[rows].sum()) / max(int(t.count[rows].sum()), 1)
+    more = np.where(there, work[:, ranks].sum(axis=1) / np.maximum(usual, 1) - wanted, 0.0)
+    more /= max(float(np.abs(more).max()), 1e-300)
+    low, high = -STEEPEST, STEEPEST
+    for _ in range(64):
+        tilt = (low + high) / 2
+        shares = np.maximum(usual, 1e-300) * np.exp(tilt * more - np.max(tilt * more))
+        low, high = (low, tilt) if shares @ more > 0 else (tilt, high)
+    return tuple((shares / shares.sum()).tolist())

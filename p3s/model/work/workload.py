@@ -17,7 +17,7 @@ from p3s.model.tree import phase_weight
 from p3s.model.types import Model
 from p3s.model.work.balance import largest_half_width, ratios
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, values_of
-from p3s.model.work.flows import Flows, alike, flows_of
+from p3s.model.work.flows import Flows, alike, flows_of, rows_of
 from p3s.model.work.levels import means_at
 from p3s.model.work_types import WorkPlace
 
@@ -35,7 +35,8 @@ class RankWork:
     (phases, ranks) of the 90 % interval. into: (places, ranks), the place whose calls it is done
     before: the next one that a rank makes, where it makes none at the place itself; -1: a rank
     without calls. unruled: which places have calls that no rule tells of. means: per phase, of the
-    work that segments' laws say, over the ranks that take part.
+    work that segments' laws say, over the ranks that take part. once: per place (segments, ranks),
+    the work of one occurrence by these laws, 0 where there is none.
     """
 
     ranks: np.ndarray
@@ -46,6 +47,7 @@ class RankWork:
     into: np.ndarray
     unruled: np.ndarray
     means: np.ndarray
+    once: Sequence[np.ndarray]
 
     def carried(self, values: np.ndarray) -> np.ndarray:
         """Return values per (place, rank) at the places whose calls the work is done before."""
@@ -115,10 +117,11 @@ def of_segments(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> 
             sizes[k, column] = float(law.value(grid.n))
     segments = _Segments(places, before, sizes, values, flows)
     work, half = np.zeros(shape), np.zeros(shape)
+    once = [np.zeros(count.shape) for count in flows.counts]
     for k in range(len(places)):
         there = np.flatnonzero(flows.calls[k] > 0)
         if len(there):
-            work[k, there], half[k, there] = segments.of_place(k, there, widths)
+            work[k, there], half[k, there], once[k][:, there] = segments.of_place(k, there, widths)
     return RankWork(
         ranks,
         places,
@@ -128,6 +131,7 @@ def of_segments(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> 
         flows.into,
         unruled,
         np.zeros(len(model.phases)),
+        once,
     )
 
 
@@ -155,7 +159,8 @@ def _level_work(model: Model, grid: GridAt, found: RankWork, means: np.ndarray |
         work = np.where(place == k, found.work * factor[k], work)
         half[k] *= factor[k]
         if amount is not None:
-            half[k] = whole * amount.half_width
+            own = half[k] if profile.kind == "segments" else 0.0
+            half[k] = np.hypot(own, whole * amount.half_width)
         half[k] = np.hypot(half[k], whole * largest_half_width(profile, grid.n))
     return replace(found, work=work, half_width=half, means=means)
 
@@ -259,9 +264,13 @@ class _Segments:
         )
         return np.maximum(value, 0.0)
 
-    def of_place(self, k: int, there: np.ndarray, widths: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return work and half width of the segments that end at one place, for some ranks."""
+    def of_place(
+        self, k: int, there: np.ndarray, widths: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return work and half width of the segments that end at one place, for some ranks; and the
+        work of one occurrence of each segment."""
         work, squares = np.zeros((2, len(there)))
+        once = np.zeros((len(self.places[k].segments), len(there)))
         beyond = float(np.log2(max(self.values.grid.n, 1)))
         for s, segment in enumerate(self.places[k].segments):
             count = self.counts[k][s, there]
@@ -269,6 +278,7 @@ class _Segments:
                 continue
             value = self.value(k, s, there)
             work += count * value
+            once[s] = np.where(count > 0, value, 0.0)
             if widths:
                 # half as much again per doubling; and what laws that did as well would say
                 least, most = np.log2(min(segment.counts)), np.log2(max(segment.counts))
@@ -277,7 +287,7 @@ class _Segments:
                 for rival in segment.rivals:
                     half = np.maximum(half, np.abs(self.value(k, s, there, rival) - value))
                 squares += (count * half) ** 2
-        return work, np.sqrt(squares)
+        return work, np.sqrt(squares), once
 
 
 def share_out(
@@ -296,17 +306,21 @@ def of_rows(model: Model, found: RankWork, rows: Rows) -> np.ndarray:
     """Return the work before one call of every row, from that of their ranks.
 
     rows: columns rank, item, stage, repeat and work (used where a place has no laws). The work
-    before a place is shared out between its rows as it was between relations, and between the
-    first and the later stages of a family, at the largest traced count.
+    before a place is shared out between its rows as the segments that their calls come through say.
     """
     of_item = np.full(len(model.items), -1, dtype=np.int64)
-    first, later = np.ones((2, len(model.items)))
-    for k, p in enumerate(found.places):
-        for i, (one, more) in zip(p.items, p.rows, strict=True):
-            of_item[i], first[i], later[i] = k, one, more
-    place = of_item[rows["item"]]
     column = np.searchsorted(found.ranks, rows["rank"])
-    weight = np.where(rows["stage"] == 0, first[rows["item"]], later[rows["item"]]) + 1e-9
+    weight, later = np.ones(len(column)), np.minimum(rows["stage"], 1)
+    mine = rows_of(rows["item"], len(model.items))
+    for k, p in enumerate(found.places):
+        of_item[list(p.items)] = k
+        for i, shares in zip(p.items, p.through, strict=bool(p.through)):
+            once = found.once[k][:, column[mine[i]]]
+            weight[mine[i]] = (np.array(shares)[later[mine[i]]] * once.T).sum(axis=1)
+        for i, known in zip(p.items, p.rows, strict=bool(p.rows)):
+            weight[mine[i]] = np.array(known)[later[mine[i]]]
+    weight += 1e-9
+    place = of_item[rows["item"]]
     cell = place * len(found.ranks) + column
     total = np.bincount(
         cell[place >= 0], weights=(weight * rows["repeat"])[place >= 0], minlength=found.work.size
