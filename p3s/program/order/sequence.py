@@ -151,8 +151,8 @@ def kinds_in_order(rows: Rows, order: TraceOrder) -> Iterator[Kind]:
     rank = trace.rank[written]
     levels = max((len(item.loops or ()) for item in items), default=0)
     paths = np.full((len(items), levels), -1, dtype=np.int64)
-    for k, item_ in enumerate(items):
-        paths[k, : len(item_.loops or ())] = item_.loops or ()
+    for k, ordered in enumerate(items):
+        paths[k, : len(ordered.loops or ())] = ordered.loops or ()
     for ranks, first, local, turns in unfolder.kinds():
         a = int(first[0])
         b = int(np.searchsorted(rank, ranks[0], side="right"))
