@@ -100,7 +100,7 @@ def advise(
     at = file.advice.best.configuration
     team = "" if file.answers else f" --threads {at.threads}"
     say(f"next: p3s predict {quote_word(study_dir)} -n {at.processes}{team}")
-    return say_reasons(reasons_of(file), "advice", told=not json_)
+    return say_reasons(reasons_of(file), "advice", printed=not json_)
 
 
 def _traced_with_threads(study_dir: Path) -> bool:
@@ -187,4 +187,4 @@ def report(
     else:
         out("\n".join([*([shown.warning] if shown.warning else []), *shown.sentences]))
         out(f"report: {page}")
-    return say_reasons(shown.against, told=not json_)
+    return say_reasons(shown.against, printed=not json_)
