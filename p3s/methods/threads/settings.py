@@ -44,23 +44,30 @@ def check_messages(
     rest: name of the input's own values, "" where there are none; tables: by threads and count;
     model: of the base's threads, for counts that they did not run with.
     """
-    others = {threads: found for threads, found in tables.items() if threads != base}
+    others = {
+        threads: tables_of_count for threads, tables_of_count in tables.items() if threads != base
+    }
     out = []
-    for n in sorted({n for found in others.values() for n in found}):
+    for n in sorted({n for tables_of_count in others.values() for n in tables_of_count}):
         first = tables.get(base, {}).get(n)
-        told = compare(model, first) if first is not None else None
-        for threads, table in ((t, found[n]) for t, found in others.items() if n in found):
-            found, alike = compare(model, table), False
-            if first is not None and told is not None:
-                found, alike = _beside(found, table, told, first), _alike(table, first)
-            report = summary(found)
+        base_comparison = compare(model, first) if first is not None else None
+        for threads, table in (
+            (t, tables_of_count[n]) for t, tables_of_count in others.items() if n in tables_of_count
+        ):
+            comparison, alike = compare(model, table), False
+            if first is not None and base_comparison is not None:
+                comparison, alike = (
+                    _beside(comparison, table, base_comparison, first),
+                    _alike(table, first),
+                )
+            report = summary(comparison)
             name = with_threads(rest, threads)
             out.append(ThreadCheck(name, threads, n, report.all_equal, report, alike))
     return sorted(out, key=lambda check: (check.threads, check.n))
 
 
 def _beside(
-    found: Comparison, table: PointTable, told: Comparison, first: PointTable
+    comparison: Comparison, table: PointTable, base_comparison: Comparison, first: PointTable
 ) -> Comparison:
     """Return a comparison with another run of the count instead of the model.
 
@@ -68,11 +75,11 @@ def _beside(
     """
     each = tuple(
         replace(mine, predicted=base.true)
-        for mine, base in zip(found.weights.each, told.weights.each, strict=True)
+        for mine, base in zip(comparison.weights.each, base_comparison.weights.each, strict=True)
     )
     same = sum(weight.true == weight.predicted for weight in each)
     return replace(
-        found,
+        comparison,
         p2p_triples=overlap(true_triples(table), true_triples(first)),
         collectives=overlap(true_collectives(table), true_collectives(first)),
         files=overlap(true_files(table), true_files(first)),

@@ -102,16 +102,18 @@ def factors(model: Model, base: Work, file: ThreadFile, was: Layout, now: Layout
     first = min(base.model.counts)
     counts = [first << k for k in range(21) if first << k <= _MOST_N]
     work, _ = base.over(counts)
-    found = []
+    factors_found = []
     for law in file.laws:
         if law.phase not in number:
             continue
-        there = np.flatnonzero(work[:, law.phase] > 0)
-        some, each = [counts[k] for k in there], work[there, law.phase]
-        ratio = law.draws(now.uses(some), each) / law.draws(was.uses(some), each)
-        told = [tuple(part.tolist()) for part in value_of(ratio)]
-        found.append(TeamFactor(number[law.phase], tuple(map(float, some)), *told))
-    return Teams(now.threads, was.threads, now.per_node, now.far, tuple(found))
+        has_work = np.flatnonzero(work[:, law.phase] > 0)
+        counts_used, each = [counts[k] for k in has_work], work[has_work, law.phase]
+        ratio = law.draws(now.uses(counts_used), each) / law.draws(was.uses(counts_used), each)
+        intervals = [tuple(part.tolist()) for part in value_of(ratio)]
+        factors_found.append(
+            TeamFactor(number[law.phase], tuple(map(float, counts_used)), *intervals)
+        )
+    return Teams(now.threads, was.threads, now.per_node, now.far, tuple(factors_found))
 
 
 def changes_nothing(moved: Teams) -> bool:

@@ -53,64 +53,72 @@ from p3s.replay.settings import ReplaySettings
 _LADDER = 4
 
 
-def advise_threads(root: Path, asked: Asked, request: Request, progress: Progress) -> AdviceFile:
+def advise_threads(
+    root: Path, advice_request: Asked, request: Request, progress: Progress
+) -> AdviceFile:
     """Return the best configurations of a study within limits.
 
     Raises UsageError where no configuration is admissible, P3SError as predictions do.
     """
     study = load_study(root)
     if not has_threads(study):
-        return advised_counts(root, asked, request, progress)
-    if not asked.nodes and not asked.cores:
+        return advised_counts(root, advice_request, request, progress)
+    if not advice_request.nodes and not advice_request.cores:
         raise UsageError("--cores, --nodes: say how many there are, as in --cores 1024 --nodes 64")
-    node = asked.node or node_of(at_threads(study, asked.rest, base_of(study)), request)
-    if asked.threads:
-        check_fits(asked.threads, node)
+    node = advice_request.node or node_of(
+        at_threads(study, advice_request.rest, base_of(study)), request
+    )
+    if advice_request.threads:
+        check_fits(advice_request.threads, node)
     file = ensure_threads(study, node, progress)
-    ensure_base(study, file, asked.rest)
-    case = case_of(study, asked.rest)
+    ensure_base(study, file, advice_request.rest)
+    case = case_of(study, advice_request.rest)
     if not file.laws or case is None:
         raise P3SError(
             f"{root}: no law of threads: no times were taken; run p3s characterize --threads "
             "again with --work cpu"
         )
-    asked = replace(asked, nodes=asked.nodes or -(-asked.cores // node.cores))
-    limits = _limits(case, node, asked)
-    found = admissible(limits)
-    wanted = _ladder(found)
-    counts = sorted({n for each in wanted.values() for n in each})
+    advice_request = replace(
+        advice_request, nodes=advice_request.nodes or -(-advice_request.cores // node.cores)
+    )
+    limits = _limits(case, node, advice_request)
+    configurations = admissible(limits)
+    counts_of = _ladder(configurations)
+    counts = sorted({n for each in counts_of.values() for n in each})
     predicted = surface(
         study,
-        PredictionRange(counts, sorted(wanted), asked.rest, node=node),
+        PredictionRange(counts, sorted(counts_of), advice_request.rest, node=node),
         request,
         progress,
         only=True,
-        each={threads: tuple(ns) for threads, ns in wanted.items()},
+        each={threads: tuple(ns) for threads, ns in counts_of.items()},
     )
     progress.start("comparing configurations")
-    advisor = Advisor(file.laws, found, reasons=doubts(file))
-    work = _workload(case, file.laws, found, predicted, file.base)
-    advice = advisor.advise(work, asked.objective, asked.top)
+    advisor = Advisor(file.laws, configurations, reasons=doubts(file))
+    work = _workload(case, file.laws, configurations, predicted, file.base)
+    advice = advisor.advise(work, advice_request.objective, advice_request.top)
     cases = {rest: case_of(study, rest) for rest in inputs_in(study)}
-    known = {rest: each for rest, each in cases.items() if each is not None}
-    run, setting = _next(known, advisor, work, asked, node)
-    own, best = predicted.reasons, advice.best.configuration
+    usable_cases = {rest: each for rest, each in cases.items() if each is not None}
+    run, setting = _next(usable_cases, advisor, work, advice_request, node)
+    reasons_found, best = predicted.reasons, advice.best.configuration
     if filter_untrusted(
-        own
+        reasons_found
     ):  # of all configurations: those of the advised one speak for themselves
-        alone = PredictionRange([best.processes], [best.threads], asked.rest, node=node)
-        own = surface(study, alone, request, progress, only=True).reasons
+        alone = PredictionRange([best.processes], [best.threads], advice_request.rest, node=node)
+        reasons_found = surface(study, alone, request, progress, only=True).reasons
     return AdviceFile(
-        asked.rest,
+        advice_request.rest,
         node,
-        asked.nodes,
-        asked.cores,
+        advice_request.nodes,
+        advice_request.cores,
         advice,
-        advisor.cells(work, asked.objective),
+        advisor.cells(work, advice_request.objective),
         run,
         setting,
-        tuple(of_advice(own, ("wide", "threads-differ"))),
-        others=tuple(each for each in filter_untrusted(predicted.reasons) if each not in own),
+        tuple(of_advice(reasons_found, ("wide", "threads-differ"))),
+        others=tuple(
+            each for each in filter_untrusted(predicted.reasons) if each not in reasons_found
+        ),
     )
 
 
@@ -132,7 +140,7 @@ def advise(
     """
     if objective not in list(Objective):
         raise UsageError(f"advise: {objective!r} is not one of {', '.join(Objective)}")
-    asked = Asked(
+    advice_request = Asked(
         nodes,
         cores,
         setting,
@@ -141,17 +149,17 @@ def advise(
         top=top,
     )
     request = request_of(AUTO, network, True, ReplaySettings())
-    return advise_threads(root, asked, request, progress).advice
+    return advise_threads(root, advice_request, request, progress).advice
 
 
-def _limits(case: Case, node: Node, asked: Asked) -> Limits:
+def _limits(case: Case, node: Node, advice_request: Asked) -> Limits:
     return Limits(
         node,
-        asked.nodes,
-        asked.cores or None,
-        asked.smt,
-        asked.threads,
-        asked.counts or (lambda n: admits(case.work.model.admissible, n)),
+        advice_request.nodes,
+        advice_request.cores or None,
+        advice_request.smt,
+        advice_request.threads,
+        advice_request.counts or (lambda n: admits(case.work.model.admissible, n)),
         _footprint(case.filled) if node.memory else None,
     )
 
@@ -161,10 +169,10 @@ def _footprint(filled_at: Mapping[int, float]) -> Callable[[int], float] | None:
 
     Between traced counts straight in the logarithms, beyond as at the last.
     """
-    known = sorted(filled_at.items())
-    if not known:
+    known_filled = sorted(filled_at.items())
+    if not known_filled:
         return None
-    counts, nbytes = zip(*known, strict=True)
+    counts, nbytes = zip(*known_filled, strict=True)
 
     def filled(n: int) -> float:
         between = float(np.interp(np.log(n), np.log(counts), nbytes))
@@ -173,16 +181,16 @@ def _footprint(filled_at: Mapping[int, float]) -> Callable[[int], float] | None:
     return filled
 
 
-def _ladder(found: Sequence[Configuration]) -> dict[int, list[int]]:
+def _ladder(configurations: Sequence[Configuration]) -> dict[int, list[int]]:
     """Return, for each number of threads, counts to predict: the ends and some between."""
     of: dict[int, set[int]] = {}
-    for each in found:
+    for each in configurations:
         of.setdefault(each.threads, set()).add(each.processes)
     out = {}
-    for threads, some in of.items():
-        counts = np.array(sorted(some))
-        wanted = np.geomspace(counts[0], counts[-1], min(_LADDER, len(counts)))
-        at = [int(np.abs(np.log(counts / n)).argmin()) for n in wanted]
+    for threads, processes in of.items():
+        counts = np.array(sorted(processes))
+        points = np.geomspace(counts[0], counts[-1], min(_LADDER, len(counts)))
+        at = [int(np.abs(np.log(counts / n)).argmin()) for n in points]
         out[threads] = sorted({int(counts[k]) for k in at})
     return out
 
@@ -190,7 +198,7 @@ def _ladder(found: Sequence[Configuration]) -> dict[int, list[int]]:
 def _workload(
     case: Case,
     laws: Sequence[object],
-    found: Sequence[Configuration],
+    configurations: Sequence[Configuration],
     predicted: Surface,
     base_threads: int,
 ) -> Workload:
@@ -202,14 +210,14 @@ def _workload(
     the laws', iterations are raised to it.
     """
     phases = [law.phase for law in laws]  # type: ignore[attr-defined]
-    counts = sorted({each.processes for each in found})
+    counts = sorted({each.processes for each in configurations})
     work, times = case.work.over(counts)
-    at = np.searchsorted(counts, [each.processes for each in found])
+    at = np.searchsorted(counts, [each.processes for each in configurations])
     ratio = _busiest(predicted, counts, work, times, base_threads)
     return Workload(
         np.maximum(work[at][:, phases].T, 1e-300),
         (times * ratio[:, None])[at][:, phases].T,
-        Value(*np.array([_of_messages(each, predicted) for each in found]).T),
+        Value(*np.array([_of_messages(each, predicted) for each in configurations]).T),
         work_error=_work_error(predicted),
     )
 
@@ -255,36 +263,40 @@ def _work_error(predicted: Surface) -> float:
 
 
 def _next(
-    cases: Mapping[str, Case], advisor: Advisor, work: Workload, asked: Asked, node: Node
+    cases: Mapping[str, Case], advisor: Advisor, work: Workload, advice_request: Asked, node: Node
 ) -> tuple[NextRun | None, str]:
     """Return the run on one node that narrows the decision most, and the values of its input.
 
     None where none is possible. Runs of all values that have a model are candidates.
     """
     rests = list(cases)
-    found = [_candidates(case, asked, node, advisor) for case in cases.values()]
-    candidates = [at for some, _ in found for at in some]
+    candidate_work = [_candidates(case, advice_request, node, advisor) for case in cases.values()]
+    candidates = [at for configurations, _ in candidate_work for at in configurations]
     if not candidates:
-        return None, asked.rest
-    each, times = (np.concatenate([told[k] for _, told in found], axis=1) for k in (0, 1))
+        return None, advice_request.rest
+    each, times = (
+        np.concatenate([work_parts[k] for _, work_parts in candidate_work], axis=1) for k in (0, 1)
+    )
     none = np.zeros(len(candidates))
-    told = Workload(each, times, Value(none, none, none))
-    of = [float(k) for k, (some, _) in enumerate(found) for _ in some]
-    best = next_runs(advisor, work, candidates, told, objective=asked.objective, workloads=of)[0]
+    workload = Workload(each, times, Value(none, none, none))
+    of = [float(k) for k, (configurations, _) in enumerate(candidate_work) for _ in configurations]
+    best = next_runs(
+        advisor, work, candidates, workload, objective=advice_request.objective, workloads=of
+    )[0]
     return best, rests[int(best.workload or 0)]
 
 
 def _candidates(
-    case: Case, asked: Asked, node: Node, advisor: Advisor
+    case: Case, advice_request: Asked, node: Node, advisor: Advisor
 ) -> tuple[list[Configuration], tuple[np.ndarray, np.ndarray]]:
     """Return runs on one node that are possible, and their work and iterations by phase."""
-    limits = replace(_limits(case, node, asked), nodes=1, cores=None, footprint=None)
+    limits = replace(_limits(case, node, advice_request), nodes=1, cores=None, footprint=None)
     largest = 4 * max(case.work.model.counts)
-    some = [c for c in admissible(limits) if c.processes <= largest and not c.far]
+    configurations = [c for c in admissible(limits) if c.processes <= largest and not c.far]
     phases = [law.phase for law in advisor.laws]
-    counts = sorted({c.processes for c in some})
-    if not some:
+    counts = sorted({c.processes for c in configurations})
+    if not configurations:
         return [], (np.zeros((len(phases), 0)), np.zeros((len(phases), 0)))
     each, times = case.work.over(counts)
-    at = np.searchsorted(counts, [c.processes for c in some])
-    return some, (np.maximum(each[at][:, phases].T, 1e-300), times[at][:, phases].T)
+    at = np.searchsorted(counts, [c.processes for c in configurations])
+    return configurations, (np.maximum(each[at][:, phases].T, 1e-300), times[at][:, phases].T)
