@@ -115,17 +115,17 @@ def claim(folder: Path, launch: Launch | None) -> None:
     text = "\n".join((launch.name, host, str(pid), born(pid), ""))
     if _claimed_by_other(path, text, launch):
         with compiling.lock_cache("claim"):  # of those that find an old one, one takes its place
-            if _claimed_by_other(path, text, launch, check_running=True):
+            if _claimed_by_other(path, text, launch, alive=True):
                 raise P3SError(
                     f"{folder}: another launch is about to write its captures there; choose"
                     " another directory with -o"
                 )
 
 
-def _claimed_by_other(path: Path, text: str, launch: Launch, check_running: bool = False) -> bool:
+def _claimed_by_other(path: Path, text: str, launch: Launch, alive: bool = False) -> bool:
     """Put a claim in place; tell whether another launch's is there.
 
-    ``check_running``: and still runs.
+    ``alive``: only where it still runs.
     """
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(6)}")
     try:
@@ -138,7 +138,7 @@ def _claimed_by_other(path: Path, text: str, launch: Launch, check_running: bool
         name, _, rest = path.read_text("utf-8", "surrogateescape").partition("\n")
         if name == launch.name:
             return False
-        if not check_running or _runs(path, rest.split("\n")):
+        if not alive or _runs(path, rest.split("\n")):
             return True
         os.replace(fresh, path)
         return False

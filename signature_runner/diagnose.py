@@ -198,15 +198,12 @@ class EndedRun:
         if self.traced and not captures:
             return self._before_init(death.how)
         words = _reason(death.how, program_said(self.run_dir))
-        last_words = f": {words}" if words else ""
+        text = f": {words}" if words else ""
         if death.how.end is End.EXITED and captures and all(c.complete for c in captures.values()):
-            last_words += f"; if this is its normal end, add --accept-exit {self.code}"
+            text += f"; if this is its normal end, add --accept-exit {self.code}"
         if death.rank is not None and death.how.end in (End.NO_FINALIZE, End.UNKNOWN):
-            last_words += self._way()
-        return (
-            f"{self.shown}: {self._describe_death(death)}{last_words}",
-            CAPTURES if captures else "",
-        )
+            text += self._way()
+        return (f"{self.shown}: {self._describe_death(death)}{text}", CAPTURES if captures else "")
 
     def _describe_death(self, death: Death) -> str:
         """Return which rank ended how and where."""

@@ -14,7 +14,7 @@ _NAMES = {"wall": "wall time", "cpu": "CPU time", "instructions": "instructions"
 
 
 def settle(
-    requested: Recording, study: Traces | None, counts: Sequence[int], repeats: int, usable: int
+    request: Recording, study: Traces | None, counts: Sequence[int], repeats: int, usable: int
 ) -> Recording:
     """Return the recording of new runs at ``counts``: one way to measure work in a whole study.
 
@@ -24,16 +24,16 @@ def settle(
     UsageError when runs that stay were measured in another way.
     """
     runs = (
-        1 if requested.work == "instructions" else repeats
+        1 if request.work == "instructions" else repeats
     )  # exact: a second run would say the same
     replaced = {(np, rep) for np in counts for rep in range(runs)}
     every = study.runs if study is not None else ()
     remaining = [run for run in every if (run.np, run.rep) not in replaced and run.info]
     counts_of = work_of(remaining)
-    width = max(requested.threads, 1)
+    width = max(request.threads, 1)
     most = width * max([*counts, *(run.np for run in remaining)])
-    work, native = requested.work, requested.work == "auto" and _native(remaining)
-    perf = requested.work == "auto" and width == 1 and (native or not counts_of)
+    work, native = request.work, request.work == "auto" and _native(remaining)
+    perf = request.work == "auto" and width == 1 and (native or not counts_of)
     if work == "auto" and "instructions" in counts_of and not native:
         work = "instructions"
     elif work == "auto" and most > usable:
@@ -46,7 +46,7 @@ def settle(
         unit, nps = next(iter(others.items()))
         again = ",".join(map(str, sorted({*counts, *nps})))
         them = "processes" if width == 1 else "threads"
-        why = f", {most} {them} share {usable} cores" if requested.work == "auto" else ""
+        why = f", {most} {them} share {usable} cores" if request.work == "auto" else ""
         advice = ""
         if work == "instructions":
             advice = " (there, CPU time is measured beside the instructions)"
@@ -60,7 +60,7 @@ def settle(
             f" {', '.join(map(str, sorted(nps)))} processes, this would be {_NAMES[unit_of]}{why};"
             f" a study holds one unit: {asks}{advice}"
         )
-    return replace(requested, work=work, perf=perf)
+    return replace(request, work=work, perf=perf)
 
 
 def _native(runs: Sequence[RunRecord]) -> bool:
@@ -69,13 +69,13 @@ def _native(runs: Sequence[RunRecord]) -> bool:
     return any(run.info.get("work", "instructions") != "instructions" for run in counted)
 
 
-def only_timed(requested: Recording, study: Traces, counts: Sequence[int]) -> bool:
+def only_timed(request: Recording, study: Traces, counts: Sequence[int]) -> bool:
     """Tell whether new runs give the time of what was counted: CPU time, a study of instructions.
 
     Errors: UsageError when nothing was counted at one of the ``counts``.
     """
     counts_of = work_of(run for run in study.runs if run.info and run.status == "complete")
-    if requested.work != "cpu" or list(counts_of) != ["instructions"]:
+    if request.work != "cpu" or list(counts_of) != ["instructions"]:
         return False
     missing = [np for np in counts if np not in counts_of["instructions"]]
     if missing:
@@ -96,31 +96,31 @@ def of_study(study: Traces) -> Recording:
     return as_earlier(Recording(work=work, perf=native), study)
 
 
-def in_unit_of(study: Traces, requested: Recording) -> Recording:
+def in_unit_of(study: Traces, request: Recording) -> Recording:
     """Return a recording in the unit of a study; UsageError where another was asked for."""
     unit = of_study(study).work
-    if requested.work not in ("auto", unit):
+    if request.work not in ("auto", unit):
         raise UsageError(
-            f"--work {requested.work}: the work of {study.root} is measured in {unit}, and work can"
+            f"--work {request.work}: the work of {study.root} is measured in {unit}, and work can"
             " only be compared in one unit; leave out --work"
         )
-    return replace(requested, work=unit)
+    return replace(request, work=unit)
 
 
-def as_earlier(requested: Recording, study: Traces) -> Recording:
+def as_earlier(request: Recording, study: Traces) -> Recording:
     """Return a recording with the threads and the way to end that the study's runs have."""
     if any(run.info.get(UNFINALIZED) for run in study.runs):
-        requested = replace(requested, unfinalized=True)
+        request = replace(request, unfinalized=True)
     accepted = [run.info[ACCEPTED] for run in study.runs if ACCEPTED in run.info]
-    if accepted and not requested.accepted:
-        requested = replace(requested, accepted=int(accepted[-1]))
-    if requested.threads or not study.threads:
-        return requested
+    if accepted and not request.accepted:
+        request = replace(request, accepted=int(accepted[-1]))
+    if request.threads or not study.threads:
+        return request
     threads_known = [threads for run in study.runs if (threads := threads_in(run.info))]
     return replace(
-        requested,
+        request,
         threads=study.threads,
-        affinity=threads_known[-1][1] if threads_known else requested.affinity,
+        affinity=threads_known[-1][1] if threads_known else request.affinity,
     )
 
 

@@ -435,10 +435,10 @@ def schema_of(path: Path) -> str:
     return schema if isinstance(schema, str) else ""
 
 
-def read_json(path: Path, schema: str, required_version: int | None = None) -> dict[str, Any]:
+def read_json(path: Path, schema: str, needed: int | None = None) -> dict[str, Any]:
     """Read one JSON artefact and check what it is.
 
-    required_version: its schema version, where that is not the one in :data:`VERSIONS`.
+    needed: its schema version, where that is not the one in :data:`VERSIONS`.
 
     Raises P3SError, in one line, when the file is absent, damaged, of another schema or of
     another schema version.
@@ -459,18 +459,16 @@ def read_json(path: Path, schema: str, required_version: int | None = None) -> d
         ) from err
     if not isinstance(obj, dict) or obj.get("schema") != schema:
         refuse_foreign(path, ReadBy.OWN, data)
-        schema_found = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
+        stated = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
         raise P3SError(
-            f"{path}: is not a {schema} file (schema: {schema_found!r:.60}){_advice_for(schema)}"
+            f"{path}: is not a {schema} file (schema: {stated!r:.60}){_advice_for(schema)}"
         )
     version = obj.get("schema_version")
-    required_version = (
-        VERSIONS.get(schema, SCHEMA_VERSION) if required_version is None else required_version
-    )
-    if version != required_version or isinstance(version, bool):
+    needed = VERSIONS.get(schema, SCHEMA_VERSION) if needed is None else needed
+    if version != needed or isinstance(version, bool):
         raise OtherVersion(
             f"{path}: {schema} version {version!r:.20}, but p3s {__version__} "
-            f"reads version {required_version}; use the p3s that wrote it or start a new study"
+            f"reads version {needed}; use the p3s that wrote it or start a new study"
         )
     if not _is_whole(data, "digest" in obj):
         raise DamagedFile(

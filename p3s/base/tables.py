@@ -183,10 +183,8 @@ def texts(values: Sequence[str], codes: np.ndarray) -> pa.Array:
 
     each = [value.encode() for value in values]
     ends = np.cumsum([0, *map(len, each)], dtype=np.int32)
-    dictionary = pa.StringArray.from_buffers(
-        len(each), pa.py_buffer(ends), pa.py_buffer(b"".join(each))
-    )
-    coded = pa.DictionaryArray.from_arrays(column(codes.astype(np.int32)), dictionary)
+    table = pa.StringArray.from_buffers(len(each), pa.py_buffer(ends), pa.py_buffer(b"".join(each)))
+    coded = pa.DictionaryArray.from_arrays(column(codes.astype(np.int32)), table)
     return coded.cast(pa.string())
 
 
@@ -333,13 +331,11 @@ def open_table(
     rows, groups = file.metadata.num_rows, range(file.metadata.num_row_groups)
     most = ROOM + TIMES_ITS_SIZE * len(data)
     stated = sum(file.metadata.row_group(k).total_byte_size for k in groups)
-    needed_bytes = max(_cells(file.metadata, data) * value_bytes, stated)
-    if needed_bytes <= most:
-        needed_bytes = max(needed_bytes, _text_bytes(file.schema_arrow, data, most))
-    if needed_bytes > most:
-        raise ValueError(
-            f"{path.name}: {len(data):,} bytes ask for {needed_bytes:,} bytes of memory"
-        )
+    room = max(_cells(file.metadata, data) * value_bytes, stated)
+    if room <= most:
+        room = max(room, _text_bytes(file.schema_arrow, data, most))
+    if room > most:
+        raise ValueError(f"{path.name}: {len(data):,} bytes ask for {room:,} bytes of memory")
     if facts is not None and rows != facts[path.name].rows:
         raise ValueError(f"{path.name} has {rows:,} rows, its head says {facts[path.name].rows:,}")
     return file
@@ -393,18 +389,16 @@ def _bytes_of_texts(texts: Any) -> int:
     import numpy as np
     import pyarrow as pa
 
-    dictionary = texts.dictionary
-    if texts.null_count or dictionary.null_count:
+    table = texts.dictionary
+    if texts.null_count or table.null_count:
         import pyarrow.compute as pc  # takes long, and texts of most tables are all there
 
-        return int(pc.sum(pc.take(pc.binary_length(dictionary), texts.indices)).as_py() or 0)
+        return int(pc.sum(pc.take(pc.binary_length(table), texts.indices)).as_py() or 0)
     if not len(texts):
         return 0
-    kind = np.dtype(np.int64 if pa.types.is_large_string(dictionary.type) else np.int32)
-    ends = np.frombuffer(
-        dictionary.buffers()[1], kind, len(dictionary) + 1, dictionary.offset * kind.itemsize
-    )
-    times = np.bincount(numbers(texts.indices), minlength=len(dictionary))
+    kind = np.dtype(np.int64 if pa.types.is_large_string(table.type) else np.int32)
+    ends = np.frombuffer(table.buffers()[1], kind, len(table) + 1, table.offset * kind.itemsize)
+    times = np.bincount(numbers(texts.indices), minlength=len(table))
     return int((times * np.diff(ends)).sum())
 
 
@@ -554,13 +548,13 @@ _WORDS: Mapping[type, str] = {
 def check_sums(sums: Mapping[str, float], known: Mapping[str, TableFacts] | None) -> None:
     """Raise ValueError where sums over all tables are not those that their head says."""
     for name, value in sums.items() if known else ():
-        stated = (
+        heads = (
             [facts.sums[name] for facts in known.values() if name in facts.sums] if known else []
         )
-        if stated and not math.isclose(
-            math.fsum(stated), value, rel_tol=_ROUNDING, abs_tol=_ROUNDING
+        if heads and not math.isclose(
+            math.fsum(heads), value, rel_tol=_ROUNDING, abs_tol=_ROUNDING
         ):
-            raise ValueError(f"the sum of {name} is {value:g}, the head says {math.fsum(stated):g}")
+            raise ValueError(f"the sum of {name} is {value:g}, the head says {math.fsum(heads):g}")
 
 
 def sums_of_rows(repeat: np.ndarray, nbytes: np.ndarray, work: np.ndarray) -> dict[str, float]:

@@ -154,31 +154,22 @@ def call_path(stack: Sequence[FrameInfo]) -> CallPath | None:
     if not stack:
         return None
     at, *outer = _drop_nameless(stack)
-    stack_left = [at, *(where for where in outer if not where.module.startswith(PASS_ON))]
+    frames = [at, *(where for where in outer if not where.module.startswith(PASS_ON))]
     program = _program(stack)
-    caller, entry, caller_of_library = stack_left[1] if len(stack_left) > 1 else None, None, None
-    library = next((i for i, w in enumerate(stack_left) if w.module not in ("", program)), None)
+    caller, entry, user = frames[1] if len(frames) > 1 else None, None, None
+    library = next((i for i, w in enumerate(frames) if w.module not in ("", program)), None)
     if library is not None:
         end = library
-        while end < len(stack_left) and stack_left[end].module != program:
+        while end < len(frames) and frames[end].module != program:
             end += 1
-        entry = _entry(stack_left[end - 1], stack_left[end] if end < len(stack_left) else None)
+        entry = _entry(frames[end - 1], frames[end] if end < len(frames) else None)
         entry = None if entry == at else entry
-        caller_of_library = (
-            stack_left[end] if end < len(stack_left) and stack_left[end].function else None
-        )
+        user = frames[end] if end < len(frames) and frames[end].function else None
     named = at.function or (entry is not None and entry.function)
-    if caller in (entry, caller_of_library) or (
-        named and caller is not None and not caller.function
-    ):
+    if caller in (entry, user) or (named and caller is not None and not caller.function):
         caller = None
     return CallPath(
-        at,
-        str(at) if at is stack[0] else at.name,
-        caller,
-        entry,
-        caller_of_library,
-        library is not None,
+        at, str(at) if at is stack[0] else at.name, caller, entry, user, library is not None
     )
 
 

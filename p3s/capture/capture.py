@@ -348,15 +348,13 @@ class _Collector:
         capture.damages = tuple(self.damages)
         return capture
 
-    def _with_known_calls(self, events: Events, usable_calls: Bools) -> tuple[Events, int]:
+    def _with_known_calls(self, events: Events, valid: Bools) -> tuple[Events, int]:
         """Drop the events whose call is lost or refers to what is not there."""
         if not len(events):
             return events, 0
-        if usable_calls.all() and int(events.call.max()) < len(usable_calls):
+        if valid.all() and int(events.call.max()) < len(valid):
             return events, 0
-        usable = np.append(usable_calls, False)[
-            np.minimum(events.call, len(usable_calls)).astype(np.int64)
-        ]
+        usable = np.append(valid, False)[np.minimum(events.call, len(valid)).astype(np.int64)]
         dropped = len(events) - int(usable.sum())
         if not dropped:
             return events, 0

@@ -213,22 +213,19 @@ class Binary:
         starts, rows = self._symbols
         named = {**dict(zip(starts, (name for _, name in rows), strict=True))}
         named.update(self._imported_names[1])
-        machine_code = Code((), {}, tuple(starts), tuple(rows))
+        plain = Code((), {}, tuple(starts), tuple(rows))
         data, base = text.data(), text["sh_addr"]
         calls: list[tuple[int, int, str]] = []
         callees: dict[int, set[int]] = {}
         for at, target, is_call in _branches(data, base):
-            function = machine_code.function(at)
-            if function is None or target not in named or machine_code.function(target) == function:
+            function = plain.function(at)
+            if function is None or target not in named or plain.function(target) == function:
                 continue
             if is_call:
                 calls.append((at + 5, function, named[target]))
             callees.setdefault(function, set()).add(target)
         return Code(
-            tuple(calls),
-            {k: frozenset(v) for k, v in callees.items()},
-            machine_code.starts,
-            machine_code.rows,
+            tuple(calls), {k: frozenset(v) for k, v in callees.items()}, plain.starts, plain.rows
         )
 
     @functools.cached_property

@@ -304,23 +304,18 @@ _TOO_LONG = ("a number of more than ten bytes", "a number of more than 64 bits")
 @functools.cache
 def _library() -> ctypes.CDLL | None:
     """Return the compiled reader, None where it did not come along and cannot be compiled."""
-    name, purpose = "varint.so", "the reader of captures"
+    name, use = "varint.so", "the reader of captures"
     try:
         path = compiling.taken(name, SOURCES, FLAGS) or compile_cached(
-            name, SOURCES, FLAGS, compiler=c_compiler(purpose), what=purpose
+            name, SOURCES, FLAGS, compiler=c_compiler(use), what=use
         )
-        library = ctypes.CDLL(str(path))
+        lib = ctypes.CDLL(str(path))
     except (OSError, P3SError):
         return None
-    library.p3s_numbers.restype = ctypes.c_int64
-    library.p3s_numbers.argtypes = (ctypes.c_char_p, ctypes.c_int64)
-    library.p3s_columns.argtypes = (
-        ctypes.c_char_p,
-        ctypes.c_int64,
-        ctypes.c_int64,
-        ctypes.c_void_p,
-    )
-    return library
+    lib.p3s_numbers.restype = ctypes.c_int64
+    lib.p3s_numbers.argtypes = (ctypes.c_char_p, ctypes.c_int64)
+    lib.p3s_columns.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    return lib
 
 
 def decode(payload: bytes, columns: int) -> UInt64s:

@@ -57,10 +57,8 @@ class Graphs(Family):
         """
         key = comm.members, comm.ordinal
         if key not in self._places:
-            neighbours = self.around.get(key, {})
-            self._places[key] = (
-                _places(neighbours) if len(neighbours) == len(comm.members) else None
-            )
+            graph = self.around.get(key, {})
+            self._places[key] = _places(graph) if len(graph) == len(comm.members) else None
         return self._places[key]
 
     def takes(self, op: str) -> bool:
@@ -143,10 +141,8 @@ def _exchange(around: Neighbours, sizes: _Bytes, tags: _Tags, library: bool) -> 
     library: the order of the neighbours is the library's and differs from run to run, as after
     MPI_Dist_graph_create: then they are in the order of ranks.
     """
-    into = [("recv", *message) for message in zip(around.sources, sizes[1], tags[1], strict=True)]
-    out = [
-        ("send", *message) for message in zip(around.destinations, sizes[0], tags[0], strict=True)
-    ]
+    into = [("recv", *part) for part in zip(around.sources, sizes[1], tags[1], strict=True)]
+    out = [("send", *part) for part in zip(around.destinations, sizes[0], tags[0], strict=True)]
     if library:
         into.sort(key=itemgetter(1))
         out.sort(key=itemgetter(1))
@@ -158,18 +154,13 @@ def _calls(call: Call, exchange: Sequence[_Message], book: CallBook) -> list[int
     messages = [_message(call, *message) for message in exchange]
     if not messages:  # a rank without neighbours: the call has its place and its time
         messages = [_message(call, "send", PROC_NULL, 0, GRAPH_TAG)]
-    numbers = [book.number(message) for message in messages]
+    calls = [book.number(message) for message in messages]
     if not ops.leaves_request(call.op):
         wait = replace(
-            call,
-            op=f"{call.op}_wait",
-            comm=-1,
-            bytes=len(numbers),
-            count=len(numbers),
-            elem_bytes=1,
+            call, op=f"{call.op}_wait", comm=-1, bytes=len(calls), count=len(calls), elem_bytes=1
         )
-        numbers.append(book.number(replace(wait, numbers=(), block=0, memory=0)))
-    return numbers
+        calls.append(book.number(replace(wait, numbers=(), block=0, memory=0)))
+    return calls
 
 
 def _tags(comm: Comm, around: Neighbours, graphs: Graphs) -> _Tags:

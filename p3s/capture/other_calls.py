@@ -46,7 +46,7 @@ def other_calls(
     if code is None:
         return ()
     executed_addresses = set(executed).union(
-        *(stack for stacks_of_op in stacks.values() for stack in stacks_of_op)
+        *(stack for stacks_ in stacks.values() for stack in stacks_)
     )
     near_by = _calls_near_by(code, stacks, executed_addresses)
     if not any(others for _, _, others in near_by.values()):

@@ -86,8 +86,8 @@ def _groups(run: RunTrace, rt: RankTrace) -> tuple[Ints, Ints]:
     """Return the receives from anybody that one call completes, ascending, and the number of the
     others of which they are one: posted one after the other at one place, for one communicator."""
     completing = np.full(len(rt.call), -1, dtype=np.int64)
-    completions = rt.done[~rt.cancelled]
-    completing[completions[:, 1]] = completions[:, 0]
+    rows = rt.done[~rt.cancelled]
+    completing[rows[:, 1]] = rows[:, 0]
     events = np.unique(rt.anybody)
     calls = [run.calls[number] for number in rt.call[events]]
     posted = np.array([call.op in ops.POSTED for call in calls], dtype=bool) & (
@@ -95,11 +95,7 @@ def _groups(run: RunTrace, rt: RankTrace) -> tuple[Ints, Ints]:
     )
     events = events[posted]
     alike = np.array(
-        [
-            (call.site, call.comm)
-            for call, is_posted in zip(calls, posted, strict=True)
-            if is_posted
-        ],
+        [(call.site, call.comm) for call, keep in zip(calls, posted, strict=True) if keep],
         dtype=np.int64,
     ).reshape(len(events), 2)
     new = np.ones(len(events), dtype=bool)

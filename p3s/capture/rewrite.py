@@ -151,10 +151,8 @@ def _rewrite(run: RunTrace, replacing: Replacing) -> RunTrace:
         ranks[rank] = replace(rt, call=to[rt.call].astype(np.int32), counted=counted)
     calls = tuple(book.calls[number] for number in keep.tolist())
     unmodelled = unmodelled_events(calls, run.comms, used[keep].tolist())
-    lazy_ranks = _Rewritten(run.ranks, ranks)
-    return replace(
-        run, calls=calls, ranks=lazy_ranks, unmodelled=unmodelled, sites=tuple(book.sites)
-    )
+    lazy = _Rewritten(run.ranks, ranks)
+    return replace(run, calls=calls, ranks=lazy, unmodelled=unmodelled, sites=tuple(book.sites))
 
 
 class _Rewritten(Ranks):

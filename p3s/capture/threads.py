@@ -186,11 +186,9 @@ def _number(text: str) -> int | None:
         return None
 
 
-def threads_at(rows: Ints, index: Ints, present: Bools) -> Threads | None:
+def threads_at(rows: Ints, index: Ints, keep: Bools) -> Threads | None:
     """Return rows of read_threads as columns, by the index of their events; None without any."""
-    if not present.any():
+    if not keep.any():
         return None
-    present_rows = rows[present]
-    return Threads(
-        index[present], *(present_rows[:, i].copy() for i in range(1, present_rows.shape[1]))
-    )
+    part = rows[keep]
+    return Threads(index[keep], *(part[:, i].copy() for i in range(1, part.shape[1])))

@@ -22,18 +22,18 @@ def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, 
     from p3s.pipeline.gather import captures, characterize_added, collect, put_runs
 
     with captures(list(run_dirs)) as archive:
-        collection = collect(study_dir, archive.paths, launcher_words(ctx) or None)
-        if not collection.runs:
-            raise (*collection.refused, *collection.there)[0]
-        study = put_runs(study_dir, collection.runs, force=force)
-    refused = [archive.named(str(problem)) for problem in collection.refused]
-    refused += characterize_added(study, sorted({run.np for run in collection.runs}))
+        runs_ = collect(study_dir, archive.paths, launcher_words(ctx) or None)
+        if not runs_.runs:
+            raise (*runs_.refused, *runs_.there)[0]
+        study = put_runs(study_dir, runs_.runs, force=force)
+    refused = [archive.named(str(problem)) for problem in runs_.refused]
+    refused += characterize_added(study, sorted({run.np for run in runs_.runs}))
     have = study.signature_counts()
     next_command = f"p3s model {quote_word(study.root)}" if len(have) >= MIN_COUNTS else None
     if json_:
         added = [
             {"np": run.np, "from": archive.source(run.path), "events": run.events}
-            for run in collection.runs
+            for run in runs_.runs
         ]
         emit(
             "add",
@@ -46,13 +46,11 @@ def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, 
             next=next_command,
         )
     else:
-        rows = [
-            [str(run.np), f"{run.events:,}", archive.source(run.path)] for run in collection.runs
-        ]
+        rows = [[str(run.np), f"{run.events:,}", archive.source(run.path)] for run in runs_.runs]
         out(table(rows, ["processes", "events", "from"], left=0))
     for op, number in archive.left_out:
         say(f"left out: {number:,} {op}: an archive does not tell what they did")
-    for note in (*archive.notes, *(archive.named(str(problem)) for problem in collection.there)):
+    for note in (*archive.notes, *(archive.named(str(problem)) for problem in runs_.there)):
         say(f"note: {note}")
     for why in refused:
         say(f"p3s: {why}")

@@ -88,27 +88,24 @@ def small_runs(request: TraceRequest, up_to: int, json_: bool) -> int:
     from p3s.report.small_runs import render
 
     with progress(0) as bar:
-        recorded = trace_smaller(request, up_to, bar)
-    study, workload, traced = recorded.study, f"far/{recorded.name}", recorded.done
+        small = trace_smaller(request, up_to, bar)
+    study, workload, runs = small.study, f"far/{small.name}", small.done
     next_command = f"p3s model {quote_word(study.root)}"
     if json_:
         emit(
             "far-runs",
             study=str(study.root),
             workload=workload,
-            **to_data(traced),
-            minimum=to_data(recorded.workload.minimum),
-            places=recorded.workload.places,
-            matched=FAR.data(recorded.matched),
+            **to_data(runs),
+            minimum=to_data(small.workload.minimum),
+            places=small.workload.places,
+            matched=FAR.data(small.matched),
             next=next_command,
         )
     else:
-        lines = render(recorded.matched, workload)
-        out("\n".join([text.small_runs_table(traced.counts), "", *lines]))
-    if traced.failed:
-        say(
-            f"p3s: {reasons(traced.failed)};"
-            f" kept: {', '.join(str(row.np) for row in traced.counts)}"
-        )
+        lines = render(small.matched, workload)
+        out("\n".join([text.small_runs_table(runs.counts), "", *lines]))
+    if runs.failed:
+        say(f"p3s: {reasons(runs.failed)}; kept: {', '.join(str(row.np) for row in runs.counts)}")
     say(f"next: {next_command}")
-    return 3 if traced.failed or traced.problems else 0
+    return 3 if runs.failed or runs.problems else 0

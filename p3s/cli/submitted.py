@@ -47,15 +47,13 @@ def more_options(command: str, texts: Sequence[str]) -> list[str]:
     return words_given
 
 
-def hand_in(
-    batch: Batch, job_scripts: JobScripts, *, dry_run: bool, submit: bool, json_: bool
-) -> int:
+def hand_in(batch: Batch, jobs: JobScripts, *, dry_run: bool, submit: bool, json_: bool) -> int:
     """Print, write or hand over scripts; return the exit code."""
     from p3s.pipeline.jobs import hand_over, write_scripts
 
-    scripts = [*job_scripts.scripts, *([job_scripts.last] if job_scripts.last else [])]
-    start = "" if dry_run else write_scripts(batch, job_scripts, scripts)
-    numbers = hand_over(batch, job_scripts, scripts) if submit else []
+    scripts = [*jobs.scripts, *([jobs.last] if jobs.last else [])]
+    start = "" if dry_run else write_scripts(batch, jobs, scripts)
+    numbers = hand_over(batch, jobs, scripts) if submit else []
     if json_:
         _emit(scripts, numbers or [None] * len(scripts), written=not dry_run)
     elif dry_run and len(scripts) == 1:
@@ -69,7 +67,7 @@ def hand_in(
         out("\n".join(str(each.path) for each in scripts))
     if numbers:
         subject = "they have" if len(numbers) > 1 else "it has"
-        say(f"next, when {subject} ended: {job_scripts.then}")
+        say(f"next, when {subject} ended: {jobs.then}")
     elif start:
         say(f"next: {start}")
     return 0

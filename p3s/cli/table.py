@@ -60,18 +60,16 @@ def parameter(command: str, name: str, kind: Any) -> Any:
     the command's file does not have is one that several commands share.
     """
     entries_of_command = entries(command).get("parameters", {})
-    entry = dict(
-        entries_of_command[name] if name in entries_of_command else entries("shared")[name]
-    )
-    if (text := entry.pop("help")).find(_ESTIMATORS) >= 0:
+    row = dict(entries_of_command[name] if name in entries_of_command else entries("shared")[name])
+    if (text := row.pop("help")).find(_ESTIMATORS) >= 0:
         from p3s.predict.estimated import ESTIMATORS
 
         text = text.replace(_ESTIMATORS, ", ".join(("auto", *ESTIMATORS)))
-    if "argument" in entry:
-        return argument(entry["argument"], text, None if entry.get("optional") else ...)
+    if "argument" in row:
+        return argument(row["argument"], text, None if row.get("optional") else ...)
     empty = {str: "", bool: False}.get(kind, [] if str(kind).startswith("list") else None)
-    default = ... if entry.pop("required", False) else entry.pop("default", empty)
-    return option(default, entry.pop("option"), text, **entry)
+    default = ... if row.pop("required", False) else row.pop("default", empty)
+    return option(default, row.pop("option"), text, **row)
 
 
 def make_shared(name: str, kind: Any = str) -> Any:

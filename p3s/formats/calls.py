@@ -172,9 +172,5 @@ def programs_of_steps(steps: Steps) -> Iterator[RankProgram]:
 
 def members_are_world(members: Mapping[int, Ints], comm: int, n: int) -> bool:
     """Tell whether a communicator has all ranks in their order."""
-    comm_members = members.get(comm)
-    return (
-        comm_members is not None
-        and len(comm_members) == n
-        and bool((comm_members == np.arange(n)).all())
-    )
+    ranks = members.get(comm)
+    return ranks is not None and len(ranks) == n and bool((ranks == np.arange(n)).all())

@@ -86,10 +86,8 @@ def _slices(run: Run, rank: RankTrace, node: int) -> Iterator[dict[str, Any]]:
 
 
 def _about(call: Call) -> dict[str, Any]:
-    fields = {
-        name: value for name in ("peer", "tag", "root") if (value := getattr(call, name)) >= 0
-    }
-    return fields if kind_of(call.op) == COMPLETION else {**fields, "bytes": call.bytes}
+    facts = {name: value for name in ("peer", "tag", "root") if (value := getattr(call, name)) >= 0}
+    return facts if kind_of(call.op) == COMPLETION else {**facts, "bytes": call.bytes}
 
 
 def _arrows(run: Run, ranks: set[int], node_of: Mapping[int, int]) -> Iterator[dict[str, Any]]:

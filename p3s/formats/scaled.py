@@ -100,8 +100,6 @@ def _staying(steps: Steps, n: int, keep: Keep) -> Bools:
     stays = np.zeros(len(steps), dtype=bool)
     for c in np.unique(steps.comm[steps.op == int(Op.COLLECTIVE)]).tolist():
         world = members_are_world(steps.members, c, n)
-        kept_calls = [i for i, name in enumerate(steps.calls) if keep(name, world)]
-        stays |= (
-            (steps.op == int(Op.COLLECTIVE)) & (steps.comm == c) & np.isin(steps.call, kept_calls)
-        )
+        calls = [i for i, name in enumerate(steps.calls) if keep(name, world)]
+        stays |= (steps.op == int(Op.COLLECTIVE)) & (steps.comm == c) & np.isin(steps.call, calls)
     return stays

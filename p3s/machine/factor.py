@@ -171,27 +171,25 @@ def explain(
     base = costs([kernel.base for kernel in kernels], sizes.at(u))  # (kernels, sizes, points)
     table = np.concatenate([np.ones((1, *base.shape[1:])), base]) / cost
     numbers = range(len(table))
-    subsets: list[tuple[int, ...]] = [(a,) for a in numbers]
-    subsets += combinations(numbers, 2)
-    subsets += [(0, a, b) for a, b in combinations(range(1, len(table)), 2)]
-    solutions: list[tuple[np.ndarray, np.ndarray, FloatArray, FloatArray]] = []
-    for subset in subsets:
-        if len(subset) > len(u):
+    groups: list[tuple[int, ...]] = [(a,) for a in numbers]
+    groups += combinations(numbers, 2)
+    groups += [(0, a, b) for a, b in combinations(range(1, len(table)), 2)]
+    fits: list[tuple[np.ndarray, np.ndarray, FloatArray, FloatArray]] = []
+    for group in groups:
+        if len(group) > len(u):
             continue
-        part, misfit = _solve_parts(table[list(subset)])
+        part, misfit = _solve_parts(table[list(group)])
         good = (part > 0).all(axis=1)
-        for k, number in enumerate(subset):
+        for k, number in enumerate(group):
             if most is not None and number in most:
                 good &= part[:, k] <= most[number]
         at = np.flatnonzero(good)
         columns = np.full((len(at), 3), -1)
-        columns[:, : len(subset)] = subset
+        columns[:, : len(group)] = group
         padded = np.zeros((len(at), 3))
-        padded[:, : len(subset)] = part[at]
-        solutions.append((at, columns, padded, misfit[at]))
-    size, columns, parts, misfit = (
-        np.concatenate(column) for column in zip(*solutions, strict=True)
-    )
+        padded[:, : len(group)] = part[at]
+        fits.append((at, columns, padded, misfit[at]))
+    size, columns, parts, misfit = (np.concatenate(column) for column in zip(*fits, strict=True))
     if not len(misfit):
         return Explanations(size, columns, parts, misfit)
     limit = np.hypot(ABOUT_AS_WELL * misfit.min(), max(tolerance, ALLOWED))
@@ -279,12 +277,9 @@ def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, 
     spread = [
         Z90 * float(np.hypot(base.core[name].spread, target.core[name].spread)) for name in names
     ]
-    first_kernels = range(1, len(names) + 1)
+    number = range(1, len(names) + 1)
     table = np.array(
-        [
-            (np.median(ratio[:k]), min(ratio[:k]), max(ratio[:k]), max(spread[:k]))
-            for k in first_kernels
-        ]
+        [(np.median(ratio[:k]), min(ratio[:k]), max(ratio[:k]), max(spread[:k])) for k in number]
     )
     # An instruction does so many operations at most: what is too cheap is none of them.
     limits = MOST_PER_INSTRUCTION * np.array([base.core[name].ns for name in names])
@@ -332,39 +327,39 @@ def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = N
 def _span_factor(
     at: FloatArray,
     u: FloatArray,
-    explanations: Explanations,
+    cases: Explanations,
     sizes: Sizes,
     kernels: list[Kernel],
     base: Machine,
     target: Machine,
 ) -> Factor:
     """Return the factor that all explanations span."""
-    sizes_at = sizes.at(at)  # (sizes, at)
+    log_size = sizes.at(at)  # (sizes, at)
     names = [kernel.base for kernel in kernels]
     on_base, on_target = (
-        costs(names, sizes_at),
-        costs([kernel.target for kernel in kernels], sizes_at),
+        costs(names, log_size),
+        costs([kernel.target for kernel in kernels], log_size),
     )
     ratio = on_target / on_base
-    spread = _spreads(kernels, sizes_at)
+    spread = _spreads(kernels, log_size)
     # What a kernel costs in the innermost cache is the core's time.
     inside = np.array([kernel.base.ns[0] for kernel in kernels])[:, None]
     ends = [int(np.argmin(np.abs(at - end))) for end in (u[0], u[-1])]
-    parts = np.zeros((len(kernels) + 1, len(explanations.misfit)))
+    parts = np.zeros((len(kernels) + 1, len(cases.misfit)))
     for k in range(len(parts)):
-        parts[k] = np.where(explanations.columns == k, explanations.parts, 0.0).sum(axis=1)
+        parts[k] = np.where(cases.columns == k, cases.parts, 0.0).sum(axis=1)
     value, low, high, waiting = [], [], [], []
-    for size in np.unique(explanations.size):
-        mixtures = parts[:, explanations.size == size]
+    for size in np.unique(cases.size):
+        mixtures = parts[:, cases.size == size]
         core = _cores(base, target, mixtures[0])
-        kernel_ns = mixtures[1:, :, None] * on_base[:, size][:, None, :]  # (kernels, mixtures, at)
-        whole = mixtures[0][:, None] + kernel_ns.sum(axis=0)
-        shares = np.concatenate([(mixtures[0][:, None] / whole)[None], kernel_ns / whole])
+        ns = mixtures[1:, :, None] * on_base[:, size][:, None, :]  # (kernels, mixtures, at)
+        whole = mixtures[0][:, None] + ns.sum(axis=0)
+        shares = np.concatenate([(mixtures[0][:, None] / whole)[None], ns / whole])
         middles, least, most, errors = (
             np.concatenate(
                 [
                     np.broadcast_to(one[None, :, None], (1, *whole.shape)),
-                    np.broadcast_to(part[:, size][:, None, :], kernel_ns.shape),
+                    np.broadcast_to(part[:, size][:, None, :], ns.shape),
                 ]
             )
             for one, part in zip(core, (ratio, ratio, ratio, spread), strict=True)
@@ -378,28 +373,25 @@ def _span_factor(
         high.append(over * widest)
         beyond = mixtures[1:, :, None] * np.maximum(on_base[:, size] - inside, 0.0)[:, None, :]
         waiting.append((beyond.sum(axis=0) / whole)[:, ends])
-    order = np.argsort(explanations.size, kind="stable")  # as the mixtures come out of the loop
-    explanations = Explanations(
-        explanations.size[order],
-        explanations.columns[order],
-        explanations.parts[order],
-        explanations.misfit[order],
+    order = np.argsort(cases.size, kind="stable")  # as the mixtures come out of the loop
+    cases = Explanations(
+        cases.size[order], cases.columns[order], cases.parts[order], cases.misfit[order]
     )
-    likely = sizes.prior[explanations.size] - SIMPLER * (explanations.columns > 0).sum(axis=1)
-    likely -= 0.5 * ((explanations.misfit - explanations.best) / CLOSE) ** 2
+    likely = sizes.prior[cases.size] - SIMPLER * (cases.columns > 0).sum(axis=1)
+    likely -= 0.5 * ((cases.misfit - cases.best) / CLOSE) ** 2
     weight = np.exp(likely - likely.max())
     middle_value = _middle(np.concatenate(value), weight)
     least_, most_ = np.concatenate(low).min(axis=0), np.concatenate(high).max(axis=0)
-    sizes_found = np.exp2(sizes.at(np.array([u.mean()]))[explanations.size, 0])
-    bound, why = _bound(np.concatenate(waiting), float(sizes_found.min()), float(sizes_found.max()))
+    span = np.exp2(sizes.at(np.array([u.mean()]))[cases.size, 0])
+    bound, why = _bound(np.concatenate(waiting), float(span.min()), float(span.max()))
     return Factor(
         at,
         np.clip(middle_value, least_, most_),
         least_,
         most_,
         bound,
-        (float(sizes_found.min()), float(sizes_found.max())),
-        explanations.best,
+        (float(span.min()), float(span.max())),
+        cases.best,
         why,
     )
 

@@ -249,21 +249,19 @@ def _silent(_text: str) -> None:
 
 def _list_disturbances(alone: Timings, loaded: Timings) -> list[str]:
     """Return what speaks against the measurement, as sentences."""
-    disturbances = []
+    notes = []
     if shared := alone.disturbed():
-        disturbances.append(
+        notes.append(
             f"others ran on the measured core during {shared} of {len(alone.wall_over_cpu)} "
             "timings (wall time above CPU time); measure on an idle machine"
         )
-    if disturbed_timings := loaded.disturbed():
-        disturbances.append(
-            f"others ran on the cores during {disturbed_timings} of {len(loaded.wall_over_cpu)}"
+    if busy := loaded.disturbed():
+        notes.append(
+            f"others ran on the cores during {busy} of {len(loaded.wall_over_cpu)}"
             " timings of all cores: their load is part of these curves"
         )
     if loaded.late:
-        disturbances.append(
-            f"{loaded.late} timings of all cores did not begin together on every core"
-        )
+        notes.append(f"{loaded.late} timings of all cores did not begin together on every core")
     spread: dict[str, float] = {}
     for timed, where in ((alone, ""), (loaded, " on all cores")):
         for (kernel, _), ns in timed.ns.items():
@@ -271,10 +269,10 @@ def _list_disturbances(alone: Timings, loaded: Timings) -> list[str]:
             spread[name] = max(spread.get(name, 0.0), _cost(ns).spread)
     if wide := {name: each for name, each in spread.items() if each > _WIDE}:
         worst = max(wide, key=lambda name: wide[name])
-        disturbances.append(
+        notes.append(
             f"repeats of {', '.join(wide)} differ (median over least: up to "
             f"{100 * wide[worst]:.0f} % for {worst})"
         )
     if not alone.pinned:
-        disturbances.append("the process could not be kept on one core")
-    return disturbances
+        notes.append("the process could not be kept on one core")
+    return notes

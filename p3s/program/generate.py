@@ -109,13 +109,11 @@ def write_scaled(
     return out
 
 
-def _parts(chosen_ranks: np.ndarray | None, n: int) -> list[np.ndarray | range]:
+def _parts(ranks: np.ndarray | None, n: int) -> list[np.ndarray | range]:
     """Return the ranks of each part: those wanted, or all of ``n``."""
-    if chosen_ranks is None:
+    if ranks is None:
         return [range(a, min(a + RANKS_PER_PART, n)) for a in range(0, n, RANKS_PER_PART)]
-    return list(
-        np.array_split(chosen_ranks, range(RANKS_PER_PART, len(chosen_ranks), RANKS_PER_PART))
-    )
+    return list(np.array_split(ranks, range(RANKS_PER_PART, len(ranks), RANKS_PER_PART)))
 
 
 def _ranges(ranks: np.ndarray) -> tuple[tuple[int, int], ...]:
@@ -255,8 +253,7 @@ def _open_structure(
     if not calls:
         return None
     events, nbytes = (
-        float(part_sum / whole) if whole else 0.0
-        for part_sum, whole in zip(part, total, strict=False)
+        float(some / whole) if whole else 0.0 for some, whole in zip(part, total, strict=False)
     )
     chance = chance_of_another(model, n)
     return OpenStructure(calls, events, nbytes, other_extents(model, n), chance)

@@ -264,7 +264,7 @@ def first_slots(model: Model) -> Ints:
 
 def columns_of(model: Model, rows: ScaledRows) -> dict[str, Ints]:
     """Return the columns of whole numbers that a scaled trace has, by name."""
-    items, of_row = model.items, rows.item
+    items, item = model.items, rows.item
     tags = [one.tag if one.tag is not None else one.tag_value for one in items]
     tag = np.array([t if one.kind in P2P else -1 for t, one in zip(tags, items, strict=True)])
     return {
@@ -274,35 +274,31 @@ def columns_of(model: Model, rows: ScaledRows) -> dict[str, Ints]:
         "peer": rows.peer,
         "bytes": rows.nbytes,
         "comm": rows.comm,
-        "tag": tag.astype(np.int64)[of_row],
+        "tag": tag.astype(np.int64)[item],
         "root": rows.root,
         "repeat": rows.repeat,
-        "slot": first_slots(model)[of_row] + rows.slot,
+        "slot": first_slots(model)[item] + rows.slot,
         "stage": rows.stage,
         "turn": rows.turn,
     }
 
 
-def _table(model: Model, part_rows: Rows) -> tuple[bytes, TableFacts]:
+def _table(model: Model, part: Rows) -> tuple[bytes, TableFacts]:
     """Return the rows of some ranks as a Parquet file, and what the head is to say of them."""
     import pyarrow as pa
 
-    items, rows, once = model.items, part_rows.rows, part_rows.once
-    of_row, each = rows.item, columns_of(model, rows)
+    items, rows, once = model.items, part.rows, part.once
+    item, each = rows.item, columns_of(model, rows)
     amounts = {name: column(each.pop(name).astype(np.int64)) for name in ("bytes", "repeat")}
     columns = {name: whole(values) for name, values in each.items()} | amounts
     columns |= {
-        "op": texts([x.op for x in items], of_row),
-        "kind": texts([x.kind for x in items], of_row),
+        "op": texts([x.op for x in items], item),
+        "kind": texts([x.kind for x in items], item),
         "work": column(rows.work.astype(np.float64)),
-        "work_unit": texts([model.work_unit], np.zeros(len(of_row), dtype=np.int64)),
-        "verdict": texts([x.verdict for x in items], of_row),
+        "work_unit": texts([model.work_unit], np.zeros(len(item), dtype=np.int64)),
+        "verdict": texts([x.verdict for x in items], item),
         **({} if once is None else {"compute_ns": column(once.astype(np.float64))}),
-        **(
-            {}
-            if part_rows.files is None
-            else {"io_ns": column(part_rows.files.ns.astype(np.float64))}
-        ),
+        **({} if part.files is None else {"io_ns": column(part.files.ns.astype(np.float64))}),
     }
     table = pa.table({name: columns[name] for name in _ORDER if name in columns})
     data = parquet_bytes(table)

@@ -291,11 +291,9 @@ def read_members(scaled_dir: Path) -> dict[int, Ints]:
     """
     path = Path(scaled_dir) / "comms.json"
     comms = COMMS.read(path)
-    needed_bytes = 8 * sum(one.entries for one in comms.comms)
-    if needed_bytes > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
-        raise DamagedFile(
-            f"{path}: damaged (it asks for {needed_bytes:,} bytes); run p3s scale again"
-        )
+    room = 8 * sum(one.entries for one in comms.comms)
+    if room > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
+        raise DamagedFile(f"{path}: damaged (it asks for {room:,} bytes); run p3s scale again")
     members: dict[int, Ints] = {}
     for one in comms.comms:
         if one.number is not None:  # several that are shifts of each other

@@ -109,14 +109,12 @@ class Form(Generic[T]):
         if head.version > self.version or head.np != n:
             raise ValueError(f"it is of version {head.version} and {head.np} processes")
         lacks = self.added if head.version < self.version else ()
-        columns_stored = [name for name in self.columns if name not in lacks]
+        stored = [name for name in self.columns if name not in lacks]
         table = checked_columns(
-            file.read(columns_stored, use_threads=False),
-            dict.fromkeys(columns_stored, int),
-            path.name,
+            file.read(stored, use_threads=False), dict.fromkeys(stored, int), path.name
         )
         rows = np.zeros((table.num_rows, len(self.columns)), dtype=np.int64)
-        for name in columns_stored:
+        for name in stored:
             rows[:, self.columns.index(name)] = numbers(table.column(name))
         check_range(rows[:, 0], 0, n, "a rank")
         check_range(rows[:, 1], 0, len(head.nodes), "a place")

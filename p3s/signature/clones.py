@@ -361,23 +361,20 @@ def sites_of(table: PointTable, copies: Copies, known_sites: KnownSites) -> Site
     )
 
 
-def _same_sites(table: PointTable, copies: Copies, known_sites: KnownSites) -> dict[str, str]:
+def _same_sites(table: PointTable, copies: Copies, study: KnownSites) -> dict[str, str]:
     """Return site -> the site that stands for it too, those that stay themselves left out."""
     of_chain: dict[str, list[str]] = {}
     for site, chain in sorted(copies.lines.items()):
         of_chain.setdefault(chain, []).append(site)
     calls = calls_by_rank(table)
-    by_graph = known_sites.of_graph(table.np, copies.by_graph)
+    by_graph = study.of_graph(table.np, copies.by_graph)
     out = {site: by_graph[site] for site in copies.by_graph if by_graph[site] != site}
     for chain, sites in of_chain.items():
-        sites_elsewhere = known_sites.sites.get(chain, [])
-        if chain in known_sites.merged or _differ([calls[s] for s in sites]):
-            first, stay = known_sites.merged.get(chain, (sites_elsewhere or sites)[0]), []
+        named = study.sites.get(chain, [])
+        if chain in study.merged or _differ([calls[s] for s in sites]):
+            first, stay = study.merged.get(chain, (named or sites)[0]), []
         else:  # one site, or calls that differ: what other counts know keeps its name
-            first, stay = (
-                (sites_elsewhere or sites)[0],
-                sites_elsewhere if len(sites) == 1 else sites,
-            )
+            first, stay = ((named or sites)[0], named if len(sites) == 1 else sites)
         out.update({s: first for s in sites if s != first and s not in stay})
     return out
 

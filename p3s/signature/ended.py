@@ -210,20 +210,18 @@ class Rest:
         of what was seen. Where there is none, -1 less its number in ``alike``."""
         out = -1 - self.alike[cut:]
         for number in (self.alike, self.same):
-            seen_steps = np.argsort(number[:cut], kind="stable")
-            missing_steps = np.argsort(number[cut:], kind="stable")
-            of_seen, of_wanted = number[:cut][seen_steps], number[cut:][missing_steps]
+            traced = np.argsort(number[:cut], kind="stable")
+            missing = np.argsort(number[cut:], kind="stable")
+            of_seen, of_wanted = number[:cut][traced], number[cut:][missing]
             for each in np.unique(of_wanted).tolist():
-                mine = seen_steps[
-                    np.searchsorted(of_seen, each) : np.searchsorted(of_seen, each + 1)
-                ]
+                mine = traced[np.searchsorted(of_seen, each) : np.searchsorted(of_seen, each + 1)]
                 a, b = np.searchsorted(of_wanted, [each, each + 1])
                 if len(mine):
-                    out[missing_steps[a:b]] = np.resize(mine[len(mine) // 2 :], b - a)
+                    out[missing[a:b]] = np.resize(mine[len(mine) // 2 :], b - a)
         for at in np.flatnonzero(out < 0).tolist():
             larger, _ = self.within.get(-1 - int(out[at]), (-1, None))
-            seen_steps = np.flatnonzero(self.alike[:cut] == larger)
-            out[at] = seen_steps[-1] if len(seen_steps) else out[at]
+            traced = np.flatnonzero(self.alike[:cut] == larger)
+            out[at] = traced[-1] if len(traced) else out[at]
         return out
 
 
@@ -290,10 +288,8 @@ def _classes(parts: Sequence[Ints], events: Sequence[Ints]) -> Ints:
     """Return of each kind of rank (rows) what each step is: a number, 0 where it is not there."""
     out = np.zeros((len(parts), len(parts[0])), dtype=np.int64)
     for row, part, event in zip(out, parts, events, strict=True):
-        number_of: dict[bytes, int] = {b"": 0}
-        row[:] = [
-            number_of.setdefault(event[a:b].tobytes(), len(number_of)) for a, b in part.tolist()
-        ]
+        label: dict[bytes, int] = {b"": 0}
+        row[:] = [label.setdefault(event[a:b].tobytes(), len(label)) for a, b in part.tolist()]
     return out
 
 
@@ -461,19 +457,17 @@ def _kinds(
     do wherever they are."""
     union = np.array([number.get(node, -1) for node in t.nodes], dtype=np.int64)
     of_row, first = node_of_row(t), first_rows(t)
-    events_of_rank = np.bincount(
-        t.edges[:, 0], t.edges[:, 3] * (t.edges[:, 2] >= 0), minlength=t.np
-    )
+    events = np.bincount(t.edges[:, 0], t.edges[:, 3] * (t.edges[:, 2] >= 0), minlength=t.np)
     ops = {op: -1 - k for k, op in enumerate(dict.fromkeys(op for _, op in t.nodes))}
     empty = np.array([ops[op] for _, op in t.nodes], dtype=np.int64)
-    number_of: dict[tuple[object, ...], int] = {}
+    label: dict[tuple[object, ...], int] = {}
     columns = zip(t.group.tolist(), t.nbytes.tolist(), t.elem_bytes.tolist(), strict=True)
     does = np.array(
-        [number_of.setdefault((*t.groups[k][1:], *size), len(number_of)) for k, *size in columns],
+        [label.setdefault((*t.groups[k][1:], *size), len(label)) for k, *size in columns],
         dtype=np.int64,
     )
     for rank, sample in t.samples.items():
-        if len(sample) < events_of_rank[rank] or rank not in t.sequences:
+        if len(sample) < events[rank] or rank not in t.sequences:
             raise P3SError(f"{processes(t.np)}: a run of so many calls tells not how others go on")
         codes, at = t.sequences[rank].astype(np.int64), first.get(rank, 0)
         node = nodes_of(codes, at, of_row)

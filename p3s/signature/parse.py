@@ -338,8 +338,8 @@ class Completions:
             return rt
         first, total, begins = self._goes(call)
         at, calls = self._places()[call], self.run.calls
-        empty_wait = np.array([c.bytes == 0 and c.op in WAITS.values() for c in calls])[call]
-        again = self.tests[call[:-1]] & empty_wait[1:] & (at[1:] == at[:-1]) & ~self.tests[call[1:]]
+        empty = np.array([c.bytes == 0 and c.op in WAITS.values() for c in calls])[call]
+        again = self.tests[call[:-1]] & empty[1:] & (at[1:] == at[:-1]) & ~self.tests[call[1:]]
         begins[1:] &= ~again
         first_of_row = np.flatnonzero(
             begins & np.array([c.op in SOME for c in calls], dtype=bool)[call]

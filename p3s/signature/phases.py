@@ -125,10 +125,8 @@ class _Totals:
         into = t.edges[t.edges[:, 2] >= 0]
         node = np.array([number[n] for n in t.nodes], dtype=np.int64)
         self.events = _sums(node[into[:, 2]], into[:, 3], size)
-        node_ranks = np.unique(node[into[:, 2]] * t.np + into[:, 0])
-        self.ranks_of = np.split(
-            node_ranks % t.np, np.searchsorted(node_ranks, t.np * np.arange(1, size))
-        )
+        pairs = np.unique(node[into[:, 2]] * t.np + into[:, 0])
+        self.ranks_of = np.split(pairs % t.np, np.searchsorted(pairs, t.np * np.arange(1, size)))
         self.time = self.work + self.elapsed
         self.total_time = int(self.time.sum())
 

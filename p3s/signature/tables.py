@@ -159,7 +159,7 @@ _OF_FIRST = (
 
 def _differing(parts: Sequence[Part], with_partner: bool = False) -> tuple[str, ...]:
     """Return the calls whose number per rank (and partner) is not the same in all repeats."""
-    counts_of_parts: list[dict[tuple[Any, ...], int]] = []
+    calls: list[dict[tuple[Any, ...], int]] = []
     for part in parts if len(parts) > 1 else ():
         number: dict[tuple[Any, ...], int] = {}
         for rank, group, count in zip(
@@ -175,15 +175,9 @@ def _differing(parts: Sequence[Part], with_partner: bool = False) -> tuple[str, 
                 *((g.comm, g.peer, g.tag, g.root) if with_partner else ()),
             )
             number[key] = number.get(key, 0) + count
-        counts_of_parts.append(number)
+        calls.append(number)
     return tuple(
-        sorted(
-            {
-                key[0]
-                for other in counts_of_parts[1:]
-                for key, _ in counts_of_parts[0].items() ^ other.items()
-            }
-        )
+        sorted({key[0] for other in calls[1:] for key, _ in calls[0].items() ^ other.items()})
     )
 
 

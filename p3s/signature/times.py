@@ -230,15 +230,13 @@ def times_of_runs(
 
 
 def _codes(
-    segments: numpy.ndarray,
-    nodes: Sequence[tuple[str, str]],
-    reference_nodes: Sequence[tuple[str, str]],
+    segments: numpy.ndarray, nodes: Sequence[tuple[str, str]], target: Sequence[tuple[str, str]]
 ) -> numpy.ndarray:
-    """Return a number per row from rank and both places as ``reference_nodes`` has them, or -1."""
-    number = {node: k for k, node in enumerate(reference_nodes)}
+    """Return a number per row from rank and both places as ``target`` has them, or -1."""
+    number = {node: k for k, node in enumerate(target)}
     to = np.array([*(number.get(node, -2) for node in nodes), -1], dtype=np.int64)
     before, after = to[segments[:, 1]], to[segments[:, 2]]
-    size = len(reference_nodes) + 1
+    size = len(target) + 1
     codes = (segments[:, 0] * size + before + 1) * size + after
     return np.where((before == -2) | (after == -2), -1, codes)
 

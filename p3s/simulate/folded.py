@@ -164,10 +164,8 @@ class Loop:
         """Find the iterations that are alike and whether windows of them can be strung together."""
         if self.looked:
             return
-        alike_iterations = alike(self.section, repeated=self.repeated)
-        self.group = (
-            alike_iterations if alike_iterations is not None and alike_iterations.folded else None
-        )
+        group = alike(self.section, repeated=self.repeated)
+        self.group = group if group is not None and group.folded else None
         none = np.zeros(0, dtype=np.int64)
         self.section = replace(self.section, steps=select_steps(self.section.steps, none))
         self.looked = True

@@ -226,17 +226,11 @@ def rough_network(
     """
     if not (rate > 0 and inside_rate > 0):
         raise P3SError("network: a rate is 0; give bytes per ns")
-    overhead = line(overhead_ns)
+    cpu = line(overhead_ns)
     return Network(
         {
-            0: Path(
-                line(inside_latency_ns, 1 / inside_rate),
-                overhead,
-                overhead,
-                inside_eager_bytes,
-                False,
-            ),
-            1: Path(line(latency_ns, 1 / rate), overhead, overhead, eager_bytes, True),
+            0: Path(line(inside_latency_ns, 1 / inside_rate), cpu, cpu, inside_eager_bytes, False),
+            1: Path(line(latency_ns, 1 / rate), cpu, cpu, eager_bytes, True),
         },
         rate=rate,
         burst=burst,

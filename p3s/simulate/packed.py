@@ -132,10 +132,8 @@ class PackedSteps:
         order = self.begun  # another thread may have another one in a moment
         assert order is not None
         mine = (self.step, self.done, order, self.first)
-        copies = tuple(np.empty_like(column) for column in mine)
-        before, after = (
-            Packing(*(column.ctypes.data for column in columns)) for columns in (mine, copies)
-        )
+        out = tuple(np.empty_like(column) for column in mine)
+        before, after = (Packing(*(column.ctypes.data for column in side)) for side in (mine, out))
         library().p3s_reorder(
             ctypes.c_int64(len(self)),
             ctypes.c_int64(len(self.first)),
@@ -143,7 +141,7 @@ class PackedSteps:
             ctypes.c_void_p(order.ctypes.data),
             ctypes.byref(after),
         )
-        step, requests, place, first = copies
+        step, requests, place, first = out
         return replace(
             self,
             step=step,

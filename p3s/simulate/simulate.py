@@ -150,13 +150,13 @@ def totals(
         )
     inputs = Input.from_buffer_copy(core_input.inputs)
     inputs.slower = slower
-    core_totals, state = _run(steps, packed, inputs, first_ns, True, tally, room, only, drawn)
+    result, state = _run(steps, packed, inputs, first_ns, True, tally, room, only, drawn)
     longs = room.column("longs", tally.groups * len(steps.ranks), np.float64)
     sums = room.column("sums", tally.cells * PARTS, np.float64)
     return Totals(
         sums.reshape(-1, PARTS).T.copy(),
         longs.reshape(-1, len(steps.ranks)).copy(),
-        core_totals.end_ns,
+        result.end_ns,
         None if packed.order is None else packed.place,
         *_list_changes(steps, state),
     )

@@ -175,13 +175,13 @@ def select_steps(steps: Steps, selection: Bools | Ints) -> Steps:
     requests = new[
         steps.done[np.repeat(steps.done_start[:-1][number], counts) + place_in_run(waits)]
     ]
-    has_request = requests >= 0
+    valid = requests >= 0
     before = starts(new >= 0)
     return replace(
         steps,
         start=before[steps.start],
-        done=requests[has_request],
-        done_start=starts(np.bincount(waits[has_request], minlength=len(number))),
+        done=requests[valid],
+        done_start=starts(np.bincount(waits[valid], minlength=len(number))),
         **columns,
     )
 
@@ -357,19 +357,17 @@ def rough_costs(steps: Steps, network: Network, node_of: Ints) -> Floats:
     rounds = np.ceil(np.log2(np.maximum(size, 1)))
     nbytes = np.maximum(steps.bytes[step], 0).astype(np.float64)
     names = [call.lower() for call in steps.calls] or [""]
-    to_everybody = np.array([any(word in name for word in _EVERYBODY) for name in names])
+    many_to = np.array([any(word in name for word in _EVERYBODY) for name in names])
     twice = np.array(["allreduce" in name for name in names])
     everyone = np.array(["alltoall" in name for name in names])
     call = steps.call[step]
-    moved = np.where(to_everybody[call], size - 1.0, np.where(twice[call], 2.0, 1.0)) * nbytes
+    moved = np.where(many_to[call], size - 1.0, np.where(twice[call], 2.0, 1.0)) * nbytes
     empty = path.transfer.at(0.0)
-    rough_ns = rounds * empty + path.transfer.at(moved) - empty
-    whole = np.where(to_everybody[call], np.inf, rounds * path.transfer.at(nbytes))
-    rough_ns = np.minimum(rough_ns, whole)
+    ns = rounds * empty + path.transfer.at(moved) - empty
+    whole = np.where(many_to[call], np.inf, rounds * path.transfer.at(nbytes))
+    ns = np.minimum(ns, whole)
     if path.linked:
         together = int(np.bincount(np.unique(nodes, return_inverse=True)[1]).max())
-        rough_ns = np.where(
-            everyone[call], np.maximum(rough_ns, together * moved / network.rate), rough_ns
-        )
-    cost[step] = np.where(size > 1, rough_ns, 0.0)
+        ns = np.where(everyone[call], np.maximum(ns, together * moved / network.rate), ns)
+    cost[step] = np.where(size > 1, ns, 0.0)
     return cost

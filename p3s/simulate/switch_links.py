@@ -149,25 +149,19 @@ class Routes:
 
 
 def _drop_unlimited(
-    passed: Passed,
-    code: Ints,
-    place_of: Ints,
-    places: int,
-    rate: Floats,
-    burst: Floats,
-    node_links: int,
+    passed: Passed, code: Ints, place_of: Ints, places: int, rate: Floats, burst: Floats, nodes: int
 ) -> Routes:
     """Return routes without links that are no limit, and without those of nodes, the first.
 
-    ``passed``: of pairs of places with these codes. ``node_links``: their number.
+    ``passed``: of pairs of places with these codes. ``nodes``: their number.
     ``rate``, ``burst``: of each directed link.
     """
     limited = np.isfinite(rate)
-    limited[:node_links] = False
-    is_limited = limited[passed.link]
+    limited[:nodes] = False
+    keep = limited[passed.link]
     counts = np.zeros(places * places, dtype=np.int64)
-    counts[code] = np.bincount(passed.message[is_limited], minlength=len(code))
-    link = (np.cumsum(limited) - 1)[passed.link[is_limited]]
+    counts[code] = np.bincount(passed.message[keep], minlength=len(code))
+    link = (np.cumsum(limited) - 1)[passed.link[keep]]
     return Routes(place_of, places, starts(counts), link, rate[limited], burst[limited])
 
 

@@ -201,11 +201,9 @@ def alike(section: Section, *, repeated: bool = False) -> Alike | None:
     used = np.flatnonzero(np.bincount(steps.turn[rows], minlength=number))
     if not len(used):
         return None
-    _, kind_of_turn = np.unique(like[used], return_inverse=True)
+    _, kind = np.unique(like[used], return_inverse=True)
     calls = np.bincount(steps.turn[rows], weights=steps.weight[rows], minlength=number)[used]
-    turns = used[
-        kind_of_turn.reshape(-1) == np.argmax(np.bincount(kind_of_turn.reshape(-1), weights=calls))
-    ]
+    turns = used[kind.reshape(-1) == np.argmax(np.bincount(kind.reshape(-1), weights=calls))]
     mine = rows & np.isin(steps.turn, turns)
     stands = float(np.median(steps.weight[mine])) * len(turns) / section.entries
     return Alike(turns, stands, section.entries)

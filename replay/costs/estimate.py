@@ -125,13 +125,9 @@ def vary_messages(
 ) -> VariedMessages:
     """Return the messages of these steps whose transfers vary; ``work``: see work_spread."""
     sends = np.flatnonzero(np.isin(steps.op, _SEND_OPS) & (steps.peer >= 0))
-    sender_node, receiver_node = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
-    hops = (
-        (sender_node != receiver_node).astype(np.int64)
-        if distance is None
-        else distance[sender_node, receiver_node]
-    )
-    keys, key_of_send = np.unique(
+    source, target = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
+    hops = (source != target).astype(np.int64) if distance is None else distance[source, target]
+    keys, index = np.unique(
         hops * _HOP + np.minimum(steps.bytes[sends], _HOP - 1), return_inverse=True
     )
     off: list[Floats] = []
@@ -143,14 +139,14 @@ def vary_messages(
             number[i] = len(off)
             off.append(spread[near])
             shortest.append((_SHORTEST - 1.0) * float(network.path(d).transfer.at(size)))
-    kind = number[key_of_send.reshape(-1)] if len(keys) else np.zeros(0, dtype=np.int64)
-    varied = kind >= 0
+    kind = number[index.reshape(-1)] if len(keys) else np.zeros(0, dtype=np.int64)
+    valid = kind >= 0
     both = np.flatnonzero(
         (steps.op == int(Op.SENDRECV)) & (steps.to >= 0) & (steps.to == steps.source)
     )
     both = both[both < steps.to[both]]
     return VariedMessages(
-        steps, sends[varied], kind[varied], tuple(off), tuple(shortest), work, both, steps.to[both]
+        steps, sends[valid], kind[valid], tuple(off), tuple(shortest), work, both, steps.to[both]
     )
 
 

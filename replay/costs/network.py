@@ -62,7 +62,7 @@ def share_of_spread(
     well, and waiting hides some: drawn in full they can cost more than the programs have shown.
     Between 0 and 1; 1 where no trace program without noise tells.
     """
-    simulated_excess = needed = 0.0
+    excess = needed = 0.0
     processes = [i for i, p in enumerate(executions.world.processes) if p.role == MEASURED]
     numbers = [
         n
@@ -72,43 +72,34 @@ def share_of_spread(
         and not executions.programs[n].noise
     ]
     for number in numbers[:_MOST]:
-        program, executed = executions.programs[number], executions.done(number)
+        program, run = executions.programs[number], executions.done(number)
         distance = node_distance(program, executions.classes)
-        placed_network = executions.place(number, network)
-        vary = vary_messages(
-            executed.steps, executed.node_of, distance, placed_network, spread, work
-        )
+        placed = executions.place(number, network)
+        vary = vary_messages(run.steps, run.node_of, distance, placed, spread, work)
         last = np.array(
             [
-                executed.steps.start[p + 1] - 1
+                run.steps.start[p + 1] - 1
                 for p in processes
-                if executed.steps.start[p + 1] > executed.steps.start[p]
+                if run.steps.start[p + 1] > run.steps.start[p]
             ]
         )
         if not len(last):
             continue
         try:
-            typical = simulate(
-                executed.steps, executed.node_of, placed_network, distance=distance, anyway=True
-            )
+            typical = simulate(run.steps, run.node_of, placed, distance=distance, anyway=True)
             drawn = []
             for draw in range(_DRAWS):
                 steps, extra = vary.drawn(np.random.default_rng(draw))
                 drawn_result = simulate(
-                    steps,
-                    executed.node_of,
-                    placed_network,
-                    distance=distance,
-                    extra_ns=extra,
-                    anyway=True,
+                    steps, run.node_of, placed, distance=distance, extra_ns=extra, anyway=True
                 )
                 drawn.append(drawn_result.end_ns[last].max())
         except P3SError:
             continue
         plain = float(typical.end_ns[last].max())
-        simulated_excess += float(np.mean(drawn)) - plain
+        excess += float(np.mean(drawn)) - plain
         needed += float(np.median(results[number].pass_ns[:, processes].max(axis=1))) - plain
-    return float(np.clip(needed / simulated_excess, 0.0, 1.0)) if simulated_excess > 0 else 1.0
+    return float(np.clip(needed / excess, 0.0, 1.0)) if excess > 0 else 1.0
 
 
 #: ns of software costs that nothing has measured.

@@ -119,16 +119,16 @@ def eager_limit(
     From sends whose receiver comes ``delay_ns`` late; between the largest that did not wait and
     the smallest that did lies the limit: the library's known one if it fits, else the largest.
     """
-    usual_limit = EAGER[min(distance, 1)]
+    usual = EAGER[min(distance, 1)]
     waited = _by_bytes(samples, LATE, distance)
     if not waited:
-        return usual_limit, "known of Open MPI"
+        return usual, "known of Open MPI"
     # A busy machine makes some eager sends slow, but no send faster that waits.
     late = {size: float(np.percentile(ns, 25)) > _WAITED * delay_ns for size, ns in waited.items()}
     eager = max((size for size, is_late in late.items() if not is_late), default=-1)
     meets = min((size for size, is_late in late.items() if is_late and size > eager), default=-1)
-    if eager <= usual_limit and (usual_limit < meets or meets < 0):
-        return usual_limit, "known of Open MPI, not contradicted"
+    if eager <= usual and (usual < meets or meets < 0):
+        return usual, "known of Open MPI, not contradicted"
     if eager < 0:
         return 0.0, "measured: every message waits"
     return float(eager), "measured: the largest message that did not wait"

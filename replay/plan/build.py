@@ -73,14 +73,14 @@ def build_program(
     loaded: Loaded,
     world: World,
     *,
-    purpose: str = "trace",
+    kind: str = "trace",
     noise: Noise | None = None,
     buffered_bytes: int = -1,
     excluded: tuple[Bools, Bools] | None = None,
 ) -> tuple[Program, Traffic]:
     """Return the program of two loaded ranges and what runs of their steps.
 
-    ``purpose``: "trace" or "timed" (needs the schedule in ``loaded``). Blocking sends between
+    ``kind``: "trace" or "timed" (needs the schedule in ``loaded``). Blocking sends between
     loaded ranks of up to ``buffered_bytes`` become sends that return at once; ``excluded`` halves
     of steps (send, receive) are left out. The program is not proven yet: replay/plan/check.py.
     """
@@ -88,16 +88,14 @@ def build_program(
     request_runs, counts = _requests(loaded, traffic)
     runs = traffic.runs | (counts > 0)
     blocks = Blocks(world.size)
-    comms = _add_measured(
-        blocks, loaded, traffic, runs, request_runs, counts, purpose, buffered_bytes
-    )
-    add_holes(blocks, loaded, traffic, timed=purpose == "timed")
+    comms = _add_measured(blocks, loaded, traffic, runs, request_runs, counts, kind, buffered_bytes)
+    add_holes(blocks, loaded, traffic, timed=kind == "timed")
     has_noise = add_noise(blocks, world, noise)
     table = blocks.finish(loaded.step)
     lists, list_start = _lists(table, loaded, request_runs, counts)
     pairing = pairing_of(table, loaded, traffic)
     program = Program(
-        purpose,
+        kind,
         f"section {loaded.section}, nodes {' and '.join(map(str, dict.fromkeys(loaded.pair)))}",
         loaded.section,
         table.events,
@@ -108,7 +106,7 @@ def build_program(
         table.slots,
         comms,
         pairing,
-        timed=purpose == "timed",
+        timed=kind == "timed",
         noise=has_noise,
     )
     return program, traffic
@@ -136,14 +134,14 @@ def _work(loaded: Loaded, runs: Bools) -> tuple[Ints, Ints]:
 
 
 def _samples(
-    loaded: Loaded, traffic: Traffic, request_runs: Bools, counts: Ints, purpose: str
+    loaded: Loaded, traffic: Traffic, request_runs: Bools, counts: Ints, kind: str
 ) -> Ints:
     """Return the class of each call that gets a sample, else -1.
 
     With immediate black holes a call counts only if all its messages are between loaded ranks.
     """
     steps = loaded.steps
-    if purpose == "timed":
+    if kind == "timed":
         return np.maximum(loaded.call_class, 0)
     whole = ~(traffic.send.away | traffic.receive.away) & (traffic.why == SkipReason.RUNS)
     waits = steps.is_op(Op.WAIT, Op.WAITANY, Op.WAITSOME)
@@ -159,16 +157,16 @@ def _add_measured(
     runs: Bools,
     request_runs: Bools,
     counts: Ints,
-    purpose: str,
+    kind: str,
     buffered_bytes: int,
 ) -> tuple[tuple[int, ...], ...]:
     """Add the events of the measured ranks; return the communicators of their collectives."""
     steps = loaded.steps
     work, rest = _work(loaded, runs)
-    sample = _samples(loaded, traffic, request_runs, counts, purpose)
+    sample = _samples(loaded, traffic, request_runs, counts, kind)
     asks = traffic.receive.away
     ask_first = asks & steps.is_op(Op.RECV, Op.SENDRECV)
-    if purpose == "timed":
+    if kind == "timed":
         asks = ask_first = np.zeros(len(steps), dtype=bool)
     for chosen, sub in ((ask_first, 0), (asks & ~ask_first, 3)):
         i = np.flatnonzero(chosen)

@@ -132,7 +132,7 @@ def noise_of(
     np.add.at(change, np.minimum(transit.sent[others], transit.ticks), 1)
     np.add.at(change, np.minimum(transit.taken[others], transit.ticks), -1)
     series = np.cumsum(change[:-1])
-    mean_messages = float(series.mean())
+    mean = float(series.mean())
     if len(series) > MAX_TICKS:
         # Means of equal stretches: a peak between two samples is not lost.
         edges = np.linspace(0, len(series), MAX_TICKS + 1).astype(np.int64)
@@ -147,10 +147,7 @@ def noise_of(
             nbytes * float(series.sum()) / float(counts.sum()), max(MAX_NOISE_BYTES, nbytes)
         )
     return Noise(
-        counts=counts,
-        nbytes=int(round(nbytes)),
-        tick_ns=length_ns / len(counts),
-        wanted=mean_messages,
+        counts=counts, nbytes=int(round(nbytes)), tick_ns=length_ns / len(counts), wanted=mean
     )
 
 

@@ -313,7 +313,7 @@ class ProvenProgram:
 
 
 def prove_program(
-    loaded: Loaded, world: World, *, purpose: str = "trace", noise: Noise | None = None
+    loaded: Loaded, world: World, *, kind: str = "trace", noise: Noise | None = None
 ) -> ProvenProgram:
     """Return the program of two loaded ranges, proven to end.
 
@@ -327,12 +327,7 @@ def prove_program(
     for _ in range(_MOST_REPAIRS):
         for nbytes in every:
             program, traffic = build_program(
-                loaded,
-                world,
-                purpose=purpose,
-                noise=noise,
-                buffered_bytes=nbytes,
-                excluded=excluded,
+                loaded, world, kind=kind, noise=noise, buffered_bytes=nbytes, excluded=excluded
             )
             verdict = check(program)
             if verdict.ends:

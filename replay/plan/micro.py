@@ -58,15 +58,15 @@ class Sheet:
         self.messages: list[tuple[int, ...]] = []
         self.own: list[tuple[int, int, str]] = []
 
-    def add(self, process: int, code: Code, *, cost_kind: str = "", **columns: int) -> int:
+    def add(self, process: int, code: Code, *, kind: str = "", **columns: int) -> int:
         """Append an event and return its position in the list of its process."""
         event = {"code": int(code), **columns}
         if code in (Code.ISEND, Code.IRECV):
             event["slot"] = self.slots[process]
             self.slots[process] += 1
         self.events[process].append(event)
-        if cost_kind:
-            self.own.append((process, len(self.events[process]) - 1, cost_kind))
+        if kind:
+            self.own.append((process, len(self.events[process]) - 1, kind))
         return len(self.events[process]) - 1
 
     def wait(self, process: int, posted: int, sample: int) -> int:
@@ -75,7 +75,7 @@ class Sheet:
         return self.add(
             process,
             Code.WAIT,
-            cost_kind="wait",
+            kind="wait",
             first=len(self.lists[process]) - 1,
             number=1,
             sample=sample,
@@ -222,16 +222,10 @@ def _both_ways(sheet: Sheet, job: _Job) -> None:
     _send(sheet, replace(job, pairs=tuple((b, a) for a, b in job.pairs)))
 
 
-def _call(sheet: Sheet, job: _Job, me: int, peer: int, code: Code, cost_kind: str = "") -> int:
+def _call(sheet: Sheet, job: _Job, me: int, peer: int, code: Code, kind: str = "") -> int:
     """Let a process send to another one, or receive from it; return the event's position."""
     return sheet.add(
-        me,
-        code,
-        cost_kind=cost_kind,
-        peer=peer,
-        tag=FIRST_TAG,
-        bytes=job.bytes,
-        sample=max(job.cls, 0),
+        me, code, kind=kind, peer=peer, tag=FIRST_TAG, bytes=job.bytes, sample=max(job.cls, 0)
     )
 
 

@@ -289,7 +289,7 @@ def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Progra
             length,
             plan.settings.noise,
         )
-        programs.append(prove_program(loaded, plan.world, purpose="timed", noise=noise).program)
+        programs.append(prove_program(loaded, plan.world, kind="timed", noise=noise).program)
     return tuple(programs)
 
 

@@ -346,19 +346,13 @@ def runtime(
     if not libraries():
         return None
     path = mpi.libmpi_for(program, launcher, likely)
-    mpi_library = library_at(path) if path else None
-    if (
-        path is None
-        or mpi_library is None
-        or not any(each.fits(mpi_library) for each in libraries())
-    ):
+    libmpi = library_at(path) if path else None
+    if path is None or libmpi is None or not any(each.fits(libmpi) for each in libraries()):
         return None
     started = shutil.which(launcher) if launcher else None
-    mpiexec = started if started and mpi.launcher_family(started) == mpi_library.family else None
-    why_not = mpi.why_not_oversubscribed(mpi_library.family, mpi_library.version)
-    return path, mpi.MpiInstall(
-        mpi_library.family, mpi_library.version, "", mpiexec, not why_not, why_not
-    )
+    mpiexec = started if started and mpi.launcher_family(started) == libmpi.family else None
+    why_not = mpi.why_not_oversubscribed(libmpi.family, libmpi.version)
+    return path, mpi.MpiInstall(libmpi.family, libmpi.version, "", mpiexec, not why_not, why_not)
 
 
 def runtimes(installs: Sequence[mpi.MpiInstall]) -> list[mpi.MpiInstall]:

@@ -132,14 +132,12 @@ def domains(threads: Sequence[HardwareThread]) -> int:
     return len({(each.package, each.domain) for each in threads})
 
 
-def _by_core(
-    threads: Sequence[HardwareThread],
-) -> tuple[list[HardwareThread], list[HardwareThread]]:
+def _by_core(cpus: Sequence[HardwareThread]) -> tuple[list[HardwareThread], list[HardwareThread]]:
     """Return one hardware thread of every core, and the others."""
     first: dict[tuple[int, int], HardwareThread] = {}
-    for each in sorted(threads):
+    for each in sorted(cpus):
         first.setdefault((each.package, each.core), each)
-    rest = sorted(set(threads) - set(first.values()))
+    rest = sorted(set(cpus) - set(first.values()))
     return sorted(first.values()), rest
 
 

@@ -160,12 +160,12 @@ def find_mpi(near: Sequence[str] = ()) -> list[MpiInstall]:
 def _find(compilers: tuple[str, ...]) -> tuple[MpiInstall, ...]:
     installs: dict[str, MpiInstall] = {}
     for mpicc in compilers:
-        options = ask([mpicc, "-show"])
-        if options is None or options in installs:
+        flags = ask([mpicc, "-show"])
+        if flags is None or flags in installs:
             continue
         install = describe(mpicc)
         if install is not None:
-            installs[options] = install
+            installs[flags] = install
     order = sorted(
         installs.values(), key=lambda m: (m.mpiexec is None, not m.usable_oversubscribed)
     )

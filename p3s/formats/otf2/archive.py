@@ -195,10 +195,10 @@ class _Records:
 
     def _message(self, writer: Any, i: int, begin: int, end: int) -> None:
         call = self.calls[i]
-        comm_and_place = self._partner(i)
-        if comm_and_place is None:
+        partner = self._partner(i)
+        if partner is None:
             return
-        comm, place = comm_and_place
+        comm, place = partner
         tag = max(call.tag, 0)
         if kind_of(call.op) == ops.SEND:
             if call.op in _NO_REQUEST or call.op in ops.HALF_OF_ONE:
@@ -213,10 +213,10 @@ class _Records:
             self.open.add(i)
 
     def _probe(self, writer: Any, i: int, end: int) -> None:
-        comm_and_place = self._partner(i)
-        if comm_and_place is not None:
+        partner = self._partner(i)
+        if partner is not None:
             tag = max(self.calls[i].tag, 0)
-            writer.mpi_probe(end, comm_and_place[1], comm_and_place[0], tag, i)
+            writer.mpi_probe(end, partner[1], partner[0], tag, i)
 
     def _collective(self, writer: Any, i: int, begin: int, end: int) -> None:
         call = self.calls[i]
@@ -275,8 +275,6 @@ class _Records:
                 posting,
             )
         else:
-            comm_and_place = self._partner(posting)
-            if comm_and_place is not None:
-                writer.mpi_irecv(
-                    end, comm_and_place[1], comm_and_place[0], max(call.tag, 0), call.bytes, posting
-                )
+            place = self._partner(posting)
+            if place is not None:
+                writer.mpi_irecv(end, place[1], place[0], max(call.tag, 0), call.bytes, posting)

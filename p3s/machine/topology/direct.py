@@ -126,18 +126,16 @@ class Dragonfly(Fabric):
         cable = self.nodes + a // each * math.comb(each, 2) + _pair(a % each, b % each, each)
         return np.asarray(2 * cable + (a > b), dtype=np.int64)
 
-    def _outside(self, a: Ints, b: Ints, cable_index: Ints) -> Ints:
+    def _outside(self, a: Ints, b: Ints, index: Ints) -> Ints:
         """Return the link between two groups."""
-        cable = self.first_outside + _pair(a, b, self.shape[0]) * self.parallel + cable_index
+        cable = self.first_outside + _pair(a, b, self.shape[0]) * self.parallel + index
         return np.asarray(2 * cable + (a > b), dtype=np.int64)
 
-    def _gate(self, group: Ints, other: Ints, cable_index: Ints) -> Ints:
+    def _gate(self, group: Ints, other: Ints, cable: Ints) -> Ints:
         """Return the switch of a group that has a cable to another one."""
         groups, each, _, out = self.shape
         behind = (other - group - 1) % groups
-        return np.asarray(
-            group * each + (cable_index * (groups - 1) + behind) // out, dtype=np.int64
-        )
+        return np.asarray(group * each + (cable * (groups - 1) + behind) // out, dtype=np.int64)
 
     def trunks(self) -> Ints:
         """Return the ends: inside groups, then between groups."""

@@ -65,20 +65,13 @@ def times_in(root: Path) -> Times:
     """Return the time of an iteration of every run of a study, what else is known as inputs."""
     runs = []
     for setting, traces in traces_in(root):
-        inputs = {name: float(value) for name, value in setting.items()}
-        others = [name for name in inputs if name != THREADS] or ["workload"]
-        inputs["workload"] = inputs.pop(others[0], 1.0)
+        values = {name: float(value) for name, value in setting.items()}
+        others = [name for name in values if name != THREADS] or ["workload"]
+        values["workload"] = values.pop(others[0], 1.0)
         for n in sorted({run.np for run in traces.runs if run.np > 1} - traces.unused):
             for record in traces.complete(n):
-                inputs_and_time = inputs | time_iteration(read_run(record.path, whole=True))
-                runs.append(
-                    RunTime(
-                        n,
-                        inputs_and_time.pop("seconds"),
-                        record.rep,
-                        tuple(inputs_and_time.items()),
-                    )
-                )
+                row = values | time_iteration(read_run(record.path, whole=True))
+                runs.append(RunTime(n, row.pop("seconds"), record.rep, tuple(row.items())))
     return Times(tuple(runs))
 
 

@@ -47,17 +47,17 @@ def collect(
 
     pattern = _pattern(time_from)
     stdin = standard_input.take_input()
-    existing = _read_existing(path, command)
+    stored = _read_existing(path, command)
     inputs = inputs or {}
-    given_stdin = _standard_inputs(path, existing, inputs, stdin)
-    runs = list(existing.runs)
-    listed = _merge_extents(path, existing, extents or {})
-    facts: dict[str, Any] = {**existing.facts, "command": list(command), "machine": _machine()}
+    given_stdin = _standard_inputs(path, stored, inputs, stdin)
+    runs = list(stored.runs)
+    listed = _merge_extents(path, stored, extents or {})
+    facts: dict[str, Any] = {**stored.facts, "command": list(command), "machine": _machine()}
     facts[standard_input.KEY] = given_stdin
     if listed:
         facts["dims"] = {str(n): list(dims) for n, dims in sorted(listed.items())}
-    input_values = tuple(sorted(inputs.items()))
-    before = {n: sum(run.n == n and run.inputs == input_values for run in runs) for n in counts}
+    values = tuple(sorted(inputs.items()))
+    before = {n: sum(run.n == n and run.inputs == values for run in runs) for n in counts}
     new: list[RunTime] = []
     # Iteration by iteration: what disturbs the machine for a while disturbs all counts, not one.
     for turn in range(repeats):
@@ -66,9 +66,7 @@ def collect(
             start(f"{name}: running")
             words = with_extents(command, n, listed)
             run = replace(
-                _once(words, n, timeout_s, pattern, stdin),
-                inputs=input_values,
-                repeat=before[n] + turn,
+                _once(words, n, timeout_s, pattern, stdin), inputs=values, repeat=before[n] + turn
             )
             new.append(run)
             write(path, Times((*runs, *new), facts=facts))
@@ -79,12 +77,12 @@ def collect(
 
 
 def _merge_extents(
-    path: Path, existing: Times, extents: Mapping[int, tuple[int, ...]]
+    path: Path, stored: Times, extents: Mapping[int, tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
     """Return the extents of the process grid by count, those of earlier runs included."""
     try:
         known_extents = {
-            int(n): tuple(map(int, dims)) for n, dims in existing.facts.get("dims", {}).items()
+            int(n): tuple(map(int, dims)) for n, dims in stored.facts.get("dims", {}).items()
         }
     except (AttributeError, TypeError, ValueError) as error:
         raise DamagedFile(f"{path}: its dims are no extents by count") from error

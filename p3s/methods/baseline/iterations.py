@@ -80,13 +80,11 @@ def read_iterations(paths: Iterable[Path]) -> list[Row]:
     Errors: P3SError with file and row for a column that is missing, a value of another kind, more
     times than workers, a T_c that is not the sum of mu, or a worker slower than its iteration.
     """
-    iterations_found = []
+    out = []
     for path in map(Path, paths):
         rows = parquet_rows(path) if path.suffix.lower() == ".parquet" else _csv(path)
-        iterations_found += [
-            _row(row, f"{path}: row {number}") for number, row in enumerate(rows, 2)
-        ]
-    return iterations_found
+        out += [_row(row, f"{path}: row {number}") for number, row in enumerate(rows, 2)]
+    return out
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:

@@ -201,9 +201,9 @@ def _runs(rows: Sequence[tuple[str, Row]], path: Path, counts: Sequence[str]) ->
         name for name in names if name not in (count, time, repeat) and name.lower() not in _ABOUT
     ]
     inputs, labels = _kinds(rows, rest)
-    runs_read: list[RunTime] = []
+    out: list[RunTime] = []
     units: dict[str, str] = {}
-    repeats_of: dict[Any, int] = {}
+    turns: dict[Any, int] = {}
     for place, row in rows:
         where = f"{path}: {place}"
         n = _count(row.get(count), f"{where}: {count}")
@@ -220,19 +220,17 @@ def _runs(rows: Sequence[tuple[str, Row]], path: Path, counts: Sequence[str]) ->
             raise P3SError(
                 f"{where}: component {component!r:.40} is none of " + ", ".join(COMPONENTS)
             )
-        input_values = tuple((name, _number(row.get(name), f"{where}: {name}")) for name in inputs)
+        values = tuple((name, _number(row.get(name), f"{where}: {name}")) for name in inputs)
         named = tuple((name, str(row.get(name) or "")) for name in labels)
-        key = (n, input_values, named, component)
-        repeats_of[key] = repeats_of.get(key, -1) + 1
-        turn = (
-            repeats_of[key] if repeat is None else _count(row.get(repeat), f"{where}: {repeat}", 0)
-        )
-        runs_read.append(
+        key = (n, values, named, component)
+        turns[key] = turns.get(key, -1) + 1
+        turn = turns[key] if repeat is None else _count(row.get(repeat), f"{where}: {repeat}", 0)
+        out.append(
             RunTime(
                 n,
                 seconds,
                 turn,
-                input_values,
+                values,
                 named,
                 component,
                 why,
@@ -240,7 +238,7 @@ def _runs(rows: Sequence[tuple[str, Row]], path: Path, counts: Sequence[str]) ->
                 str(row.get("started") or ""),
             )
         )
-    return runs_read
+    return out
 
 
 def _count_column(names: Sequence[str], accepted: Sequence[str], path: Path) -> str:

@@ -235,10 +235,8 @@ def _points(runs: Sequence[RunTime], names: Sequence[str], reduction: str) -> li
 def from_mapping(times: Mapping[int, Sequence[float] | float]) -> Series:
     """Return the series of ``{count: run times}``; P3SError as :func:`series_of`."""
     runs = []
-    for n, seconds_given in times.items():
-        for i, value in enumerate(
-            [seconds_given] if isinstance(seconds_given, (int, float)) else seconds_given
-        ):
+    for n, values in times.items():
+        for i, value in enumerate([values] if isinstance(values, (int, float)) else values):
             check_time(float(value), f"{n} processes")
             runs.append(RunTime(int(n), float(value), i))
     return series_of(runs)

@@ -114,7 +114,7 @@ def table_of(times: Times, reading: Reading, words: Sequence[str] = ()) -> TreeR
         raise P3SError("no run of the whole program counts; are there rows with a time?")
     columns = _columns(runs)
     labels = _labels(runs, (*words, AFFINITY))
-    several = [name for name, values_of_label in labels.items() if len(set(values_of_label)) > 1]
+    several = [name for name, values in labels.items() if len(set(values)) > 1]
     levels = {name: _levels(labels, name) for name in several}
     for name, words_ in levels.items():
         columns[name] = np.array([float(words_.index(word)) for word in labels[name]])
@@ -125,9 +125,7 @@ def table_of(times: Times, reading: Reading, words: Sequence[str] = ()) -> TreeR
     aside = sum(not run.valid for run in every)
     if aside:
         notes.append(f"{plural(aside, 'run')} set aside")
-    same = {
-        name: values_of_label[0] for name, values_of_label in labels.items() if name not in levels
-    }
+    same = {name: values[0] for name, values in labels.items() if name not in levels}
     return TreeRuns(table, same, tuple(notes))
 
 

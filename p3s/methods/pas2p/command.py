@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 _OPS = 4
 
 
-def as_rows(
-    phases_found: Sequence[ThesisPhase], loops: Mapping[int, int | None]
-) -> list[dict[str, Any]]:
+def as_rows(phases: Sequence[ThesisPhase], loops: Mapping[int, int | None]) -> list[dict[str, Any]]:
     """Return the phases as plain data; loops: phase -> phase of `p3s phases`, None if none."""
     return [
         {
@@ -36,7 +34,7 @@ def as_rows(
             "found_weight": p.found_weight,
             "similar": p.similar,
         }
-        for p in phases_found
+        for p in phases
     ]
 
 
@@ -123,25 +121,19 @@ def phases(
         raise UsageError("-n: the phases of the thesis are of one count; give one")
     study = load_study(study_dir)
     with progress(len(study.counts())) as bar:
-        loop_phases = ensure_phases(study, bar)
-    n = (
-        loop_phases.only(counts_asked, study.root).counts[0]
-        if counts_asked
-        else loop_phases.counts[-1]
-    )
+        loops_at = ensure_phases(study, bar)
+    n = loops_at.only(counts_asked, study.root).counts[0] if counts_asked else loops_at.counts[-1]
     runs = open_traces(study_dir).complete(n)
     if not runs:
         raise P3SError(f"{study.root}: no complete run at {n} processes; trace it again")
     run = read_run(runs[0].path)
-    phases_found = thesis_phases(run, settings)
-    site_of = {call.call: call.site.partition("#")[0] for call in loop_phases.tree.calls()}
-    inside: dict[int, set[str]] = {
-        p.phase: {site_of[c] for c in p.calls} for p in loop_phases.phases
-    }
-    for phase in reversed(loop_phases.phases):
+    result = thesis_phases(run, settings)
+    site_of = {call.call: call.site.partition("#")[0] for call in loops_at.tree.calls()}
+    inside: dict[int, set[str]] = {p.phase: {site_of[c] for c in p.calls} for p in loops_at.phases}
+    for phase in reversed(loops_at.phases):
         if phase.parent is not None:
             inside[phase.parent] |= inside[phase.phase]
-    loops = {p.number: loop_of(p, inside) for p in phases_found}
+    loops = {p.number: loop_of(p, inside) for p in result}
     if json_:
         likeness = {
             name: getattr(settings, name) for name in ("volume", "compute", "events", "relevance")
@@ -152,9 +144,9 @@ def phases(
                 "np": n,
                 "work_unit": run.work_unit,
                 "settings": likeness,
-                "phases": as_rows(phases_found, loops),
+                "phases": as_rows(result, loops),
             }
         )
     else:
-        out(render(phases_found, loops, n, settings, everything, run.work_unit == "instructions"))
+        out(render(result, loops, n, settings, everything, run.work_unit == "instructions"))
     return 0

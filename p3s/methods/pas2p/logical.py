@@ -65,20 +65,20 @@ def effects(matching: Matching, rank: int, trace: RankTrace, table: CallTable) -
 
     Receives that the program never completed order nothing.
     """
-    completed_by, mine, collectives = (
+    ends, mine, joint = (
         completions(trace),
         matching.receives.of(rank),
         matching.collectives.of(rank),
     )
     receive, sender = matching.receives.event[mine], matching.partner[mine]
-    blocking = (table.role[trace.call[receive]] != POSTED_RECV) & (completed_by[receive] < 0)
-    arrival = np.where(blocking, receive, completed_by[receive])
-    is_effective = (sender >= 0) & (arrival >= 0)
-    event, instance = matching.collectives.event[collectives], matching.instance[collectives]
+    blocking = (table.role[trace.call[receive]] != POSTED_RECV) & (ends[receive] < 0)
+    arrival = np.where(blocking, receive, ends[receive])
+    valid = (sender >= 0) & (arrival >= 0)
+    event, instance = matching.collectives.event[joint], matching.instance[joint]
     together = table.role[trace.call[event]] == COLLECTIVE
-    posts, ended = event[~together], completed_by[event[~together]]
+    posts, ended = event[~together], ends[event[~together]]
     parts = (
-        (MESSAGE, arrival[is_effective], sender[is_effective]),
+        (MESSAGE, arrival[valid], sender[valid]),
         (TOGETHER, event[together], instance[together]),
         (POST, posts, instance[~together]),
         (COMPLETION, ended[ended >= 0], instance[~together][ended >= 0]),
@@ -86,7 +86,7 @@ def effects(matching: Matching, rank: int, trace: RankTrace, table: CallTable) -
     return Effects(
         np.concatenate([at for _, at, _ in parts]).astype(np.int64),
         np.repeat([kind for kind, _, _ in parts], [len(at) for _, at, _ in parts]),
-        np.concatenate([items for _, _, items in parts]),
+        np.concatenate([keys for _, _, keys in parts]),
     )
 
 
@@ -164,18 +164,18 @@ class _Order:
     def _go(self, number: int) -> Iterator[Hashable]:
         """Yield what a lane has to wait for; it is resumed when that is known."""
         advances, now = self.ahead[number], 0
-        for kind, item, before, lane, behind, sent in self._effects(number):
+        for kind, key, before, lane, behind, sent in self._effects(number):
             if kind == MESSAGE:
                 if len(self.ahead[lane]) <= behind:
                     yield lane, behind
                 now = max(now, self.ahead[lane][behind] + sent + 1 - before)
             else:
                 if kind != COMPLETION:
-                    self._arrive(item, before + now)
+                    self._arrive(key, before + now)
                 if kind != POST:
-                    if self._missing[item] > 0:
-                        yield item
-                    now = max(now, self._latest[item] + (kind == COMPLETION) - before)
+                    if self._missing[key] > 0:
+                        yield key
+                    now = max(now, self._latest[key] + (kind == COMPLETION) - before)
             advances.append(now)
             self._wake((number, len(advances) - 1))
 
@@ -183,14 +183,10 @@ class _Order:
         """Yield of each effect kind, what it is of, advances before it; of a message's send all."""
         lane = self.lanes[number]
         for first in range(0, len(lane.kind), _WINDOW):
-            window = slice(first, first + _WINDOW)
-            kind, items, before = (
-                lane.kind[window],
-                lane.what[window],
-                lane.before[lane.place[window]],
-            )
-            sent = self._sent[:, np.where(kind == MESSAGE, items, -1)]
-            columns = (kind, items, before, *sent)
+            part = slice(first, first + _WINDOW)
+            kind, keys, before = (lane.kind[part], lane.what[part], lane.before[lane.place[part]])
+            sent = self._sent[:, np.where(kind == MESSAGE, keys, -1)]
+            columns = (kind, keys, before, *sent)
             yield from zip(*(column.tolist() for column in columns), strict=True)
 
     def _arrive(self, instance: int, clock: int) -> None:

@@ -49,23 +49,23 @@ def render(placements: Placements) -> str:
     return "\n".join(parts).rstrip()
 
 
-def default_of(placements: Placements) -> Ranked:
+def default_of(ranked: Placements) -> Ranked:
     """Return what launchers do by themselves: block, or the last with a time where it has none."""
-    block = placements.named(BLOCK)
-    return block if block is not None and block.time_s is not None else placements.timed[-1]
+    block = ranked.named(BLOCK)
+    return block if block is not None and block.time_s is not None else ranked.timed[-1]
 
 
-def verdict(placements: Placements) -> list[str]:
+def verdict(ranked: Placements) -> list[str]:
     """Return what to do, a sentence each."""
-    first = placements.ranked[0]
-    sentences = [_size(placements)]
-    if not placements.matters:
+    first = ranked.ranked[0]
+    sentences = [_size(ranked)]
+    if not ranked.matters:
         sentences.append(
-            f"Placement does not matter: the {len(placements.timed)} that were looked at more"
-            f" closely differ by {percent(_spread(placements))}."
+            f"Placement does not matter: the {len(ranked.timed)} that were looked at more"
+            f" closely differ by {percent(_spread(ranked))}."
         )
         return sentences
-    gains = [gain for gain in placements.gains if gain.middle > _SMALL]
+    gains = [gain for gain in ranked.gains if gain.middle > _SMALL]
     if first.name == BLOCK or not any(gain.over == BLOCK for gain in gains):
         sentences.append("Keep block: nothing that was tried is faster by more than 0.5 %.")
         gains = [gain for gain in gains if gain.over != BLOCK]
@@ -75,7 +75,7 @@ def verdict(placements: Placements) -> list[str]:
     if first.chance is not None and first.chance < _SURE:
         others = [
             one.name
-            for one in placements.timed[1:]
+            for one in ranked.timed[1:]
             if (one.regret or 0.0) < 2 * _SMALL + _regret(first)
         ]
         if others:
@@ -113,14 +113,12 @@ def ranking(placements: Placements) -> str:
     return table(rows_of(placements), HEAD)
 
 
-def rows_of(placements: Placements) -> list[list[str]]:
+def rows_of(ranked: Placements) -> list[list[str]]:
     """Return a row for each of the best placements, and for block and cyclic."""
     rows_shown = [
-        one
-        for k, one in enumerate(placements.timed)
-        if k < _MOST_ROWS or one.name in (BLOCK, CYCLIC)
+        one for k, one in enumerate(ranked.timed) if k < _MOST_ROWS or one.name in (BLOCK, CYCLIC)
     ]
-    return [_row(placements, one) for one in rows_shown]
+    return [_row(ranked, one) for one in rows_shown]
 
 
 def _row(placements: Placements, one: Ranked) -> list[str]:

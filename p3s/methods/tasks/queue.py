@@ -286,12 +286,8 @@ class TaskQueue:
     def scales(self, n: int) -> set[float]:
         """Return the ends of ``scale``: what the power misses, and that tasks stay as they are
         where it misses much."""
-        usual_scale = self.scale(n)
-        ends = (
-            {usual_scale * (1.0 - self.misfit), usual_scale * (1.0 + self.misfit)}
-            if self.slope
-            else {usual_scale}
-        )
+        usual = self.scale(n)
+        ends = {usual * (1.0 - self.misfit), usual * (1.0 + self.misfit)} if self.slope else {usual}
         return ends | {1.0} if self.misfit > _ALIKE else ends
 
 

@@ -306,14 +306,12 @@ def find_task_queue(traces: Traces) -> TaskQueue | None:
     runs = {}
     try:
         for n in traces.ran:
-            servers_of_runs = [
-                of_path(run.path) for run in traces.of(n) if run.status == "complete"
-            ]
-            if not servers_of_runs or (n <= _TOO_FEW and not all(servers_of_runs)):
+            servers = [of_path(run.path) for run in traces.of(n) if run.status == "complete"]
+            if not servers or (n <= _TOO_FEW and not all(servers)):
                 continue
-            if not all(servers_of_runs):
+            if not all(servers):
                 return None
-            runs[n] = servers_of_runs
+            runs[n] = servers
     except P3SError:  # p3s check tells which capture cannot be read
         return None
     return queue_of(runs) if runs else None

@@ -53,19 +53,19 @@ def network_for(
     return messages.on(max(-(-n // messages.cores), 1))[0]
 
 
-def message_times(task_queue: TaskQueue, network: Network) -> tuple[float, float, float]:
+def message_times(queue: TaskQueue, network: Network) -> tuple[float, float, float]:
     """Return the time of one message on its way, of the server's calls for a request, and of the
     messages that are a task's own, there and back one after the other, in s."""
     path = network.path(max(network.paths) if len(network.paths) > 1 else 0)
-    way = (path.transfer.at(task_queue.asked) + path.transfer.at(task_queue.told)) / 2
-    software = path.receive.at(task_queue.asked) + path.send.at(task_queue.told)
-    number, nbytes = task_queue.inside
+    way = (path.transfer.at(queue.asked) + path.transfer.at(queue.told)) / 2
+    software = path.receive.at(queue.asked) + path.send.at(queue.told)
+    number, nbytes = queue.inside
     inner_ns = number * (path.transfer.at(nbytes) + path.transfer.at(0.0))
     return float(way) / _NS, float(software) / _NS, float(inner_ns) / _NS
 
 
 def with_queue(
-    times: PhaseTimes, task_queue: TaskQueue, traces: Traces, network: Network
+    times: PhaseTimes, queue: TaskQueue, traces: Traces, network: Network
 ) -> tuple[PhaseTimes, Range]:
     """Return times in which the ranks of the queue take as long as that does, and how long.
 
@@ -73,16 +73,14 @@ def with_queue(
     communication, waiting but for the messages themselves.
     """
     n = times.n
-    way, software, inner_s = message_times(task_queue, network)
-    mean = max(statistics.fmean(float(each.mean()) for each in task_queue.tasks), 1e-300)
-    long = time_of(
-        replace(task_queue, tasks=tuple(t + inner_s for t in task_queue.tasks)), n, way, software
-    )
-    columns, all_of_it = _phases(times, task_queue, traces.root)
+    way, software, inner_s = message_times(queue, network)
+    mean = max(statistics.fmean(float(each.mean()) for each in queue.tasks), 1e-300)
+    long = time_of(replace(queue, tasks=tuple(t + inner_s for t in queue.tasks)), n, way, software)
+    columns, all_of_it = _phases(times, queue, traces.root)
     compute, seconds = times.compute.copy(), times.mpi.seconds.copy()
     comm, low, high = seconds[COMM], seconds[LOW], seconds[HIGH]
     busy = np.full(n, long.working * long.seconds * mean / (mean + inner_s))
-    busy[list(task_queue.apart)] = long.busy * long.seconds
+    busy[list(queue.apart)] = long.busy * long.seconds
     at = np.arange(n), columns
     was = comm[at].copy()
     compute[at] = busy
@@ -216,19 +214,11 @@ def _without_widths(width: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _sure(phase: dict, queued: bool) -> dict:  # type: ignore[type-arg]
-    dropped_keys = (
-        "no_trend",
-        "compute_low",
-        "compute_high",
-        "work_error",
-        "x",
-        "covered",
-        "outside",
-    )
-    return {key: value for key, value in phase.items() if not queued or key not in dropped_keys}
+    keys = ("no_trend", "compute_low", "compute_high", "work_error", "x", "covered", "outside")
+    return {key: value for key, value in phase.items() if not queued or key not in keys}
 
 
-def _phases(times: PhaseTimes, task_queue: TaskQueue, root: Path) -> tuple[np.ndarray, bool]:
+def _phases(times: PhaseTimes, queue: TaskQueue, root: Path) -> tuple[np.ndarray, bool]:
     """Return for every rank the column of the phase in which it takes part in the queue.
 
     That in which it receives most by itself: servers and workers each as a group. Also whether
@@ -240,7 +230,7 @@ def _phases(times: PhaseTimes, task_queue: TaskQueue, root: Path) -> tuple[np.nd
 
     trace = read_scaled(scaled_dir(root, times.n))
     number = [int(phase["phase"]) for phase in times.phases]
-    serves = np.isin(trace.rank, task_queue.apart)
+    serves = np.isin(trace.rank, queue.apart)
     receives = trace.is_kind(RECV) & ~trace.is_op(*filter(lacks_waiter, trace.ops))
     column = np.zeros(times.n, dtype=np.int64)
     for group in (serves, ~serves):
@@ -253,31 +243,29 @@ def _phases(times: PhaseTimes, task_queue: TaskQueue, root: Path) -> tuple[np.nd
     return column, bool(share >= _NEARLY_ALL)
 
 
-def sentences(
-    task_queue: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[int]
-) -> list[str]:
+def sentences(queue: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[int]) -> list[str]:
     """Say what was recognised, what depends on timing, and where the server is the limit."""
     n = max(counts)
-    least, most = task_queue.shares[max(task_queue.shares)]
-    servers = " and ".join(str(rank) for rank in task_queue.servers)
-    who = f"a counter of rank {servers}" if task_queue.counter else f"rank {servers}"
-    cost = "" if task_queue.counter else f", {seconds(task_queue.service)} at the server"
+    least, most = queue.shares[max(queue.shares)]
+    servers = " and ".join(str(rank) for rank in queue.servers)
+    who = f"a counter of rank {servers}" if queue.counter else f"rank {servers}"
+    cost = "" if queue.counter else f", {seconds(queue.service)} at the server"
     law = (
-        f"{task_queue.number(n)[1]:,.0f} tasks at {processes(n)}"
-        if task_queue.exact is not None
+        f"{queue.number(n)[1]:,.0f} tasks at {processes(n)}"
+        if queue.exact is not None
         else f"tasks without a law of their number ("
-        f"{ends(*(f'{task_queue.number(n)[k]:,.0f}' for k in (0, 2)))} were seen)"
+        f"{ends(*(f'{queue.number(n)[k]:,.0f}' for k in (0, 2)))} were seen)"
     )
-    mean = float(np.mean([each.mean() for each in task_queue.tasks]))
+    mean = float(np.mean([each.mean() for each in queue.tasks]))
     texts = [
         f"a queue of tasks: {who} hands them out to whoever asks; {law}, "
         f"{seconds(mean)} each in the mean{cost}; a queue model "
         "takes the place of the traced schedule",
         f"depends on timing: which worker does which task, and how many ({ends(least, most)} of a "
-        f"worker at {processes(max(task_queue.shares))})",
+        f"worker at {processes(max(queue.shares))})",
     ]
-    if n in ranges and not task_queue.counter:
-        limit = most_workers(Queue(task_queue.service, 0.0, servers=len(task_queue.servers)), mean)
+    if n in ranges and not queue.counter:
+        limit = most_workers(Queue(queue.service, 0.0, servers=len(queue.servers)), mean)
         texts.append(
             f"the server is busy for {percent(ranges[n].busy)} of the time at {processes(n)}; "
             f"it can keep about {figures(limit)} workers busy"
@@ -285,7 +273,7 @@ def sentences(
     return texts
 
 
-def _missed_by_timing(task_queue: TaskQueue, compared: Comparison) -> bool:
+def _missed_by_timing(queue: TaskQueue, compared: Comparison) -> bool:
     """Tell whether what a model misses of a run may all be how the tasks were dealt.
 
     No more messages differ than the queue has, no more phases than servers and workers have (each
@@ -295,4 +283,4 @@ def _missed_by_timing(task_queue: TaskQueue, compared: Comparison) -> bool:
     messages = max(pair.true, pair.predicted) - pair.equal
     off = compared.weights.phases - compared.weights.exact
     others = compared.collectives.all_equal and compared.files.all_equal
-    return others and messages <= task_queue.exchanged(n) and off <= task_queue.phases
+    return others and messages <= queue.exchanged(n) and off <= queue.phases

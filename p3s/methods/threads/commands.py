@@ -76,7 +76,7 @@ def advise(
     if objective not in list(Objective):
         raise UsageError(f"--objective {objective}: not one of {', '.join(Objective)}")
     request = request_of(estimator, network, True, ReplaySettings(collectives=collectives))
-    request_of_advice = Asked(
+    query = Asked(
         nodes=nodes,
         cores=cores,
         rest=inputs_of(study, param),
@@ -88,7 +88,7 @@ def advise(
         top=top,
     )
     with progress(1) as bar:
-        file = advise_threads(study_dir, request_of_advice, request, bar)
+        file = advise_threads(study_dir, query, request, bar)
     path = write(study_dir, file)
     run = file.next
     command = "" if run is None else trace_next(study, run.configuration, file.next_setting)

@@ -153,13 +153,9 @@ class ThreadLaw:
 
         Of processes, threads, and threads of a node.
         """
-        envelope = self.envelope
+        box = self.envelope
         on_node = np.minimum(uses.per_node, uses.n) * uses.threads
-        pairs = (
-            (uses.n, envelope.n),
-            (uses.threads, envelope.threads),
-            (on_node, envelope.on_node),
-        )
+        pairs = ((uses.n, box.n), (uses.threads, box.threads), (on_node, box.on_node))
         n, threads, of_node = (
             np.maximum(1.0, np.maximum(x / high, low / x)) for x, (low, high) in pairs
         )

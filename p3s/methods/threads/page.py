@@ -184,15 +184,12 @@ def _heat(surface: Surface) -> str:
 
 
 def _advice_heat(file: advising.AdviceFile) -> str:
-    cells_shown = advising.shown_cells(file)
-    at = {(c.processes, c.threads) for c in cells_shown}
+    cells = advising.shown_cells(file)
+    at = {(c.processes, c.threads) for c in cells}
     chosen = [(c.configuration.processes, c.configuration.threads) for c in file.advice.choices]
     return heat_chart(
-        {(c.processes, c.threads): c.value for c in cells_shown},
-        {
-            (c.processes, c.threads): advising.value_text(file.advice.objective, c)
-            for c in cells_shown
-        },
+        {(c.processes, c.threads): c.value for c in cells},
+        {(c.processes, c.threads): advising.value_text(file.advice.objective, c) for c in cells},
         f"Best {advising.NAMES[file.advice.objective]} over processes and threads",
         [each for each in chosen if each in at],
     )

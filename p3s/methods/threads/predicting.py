@@ -339,7 +339,7 @@ def trace_next(root: Study, at: Configuration, setting: str) -> str:
 
 def surface(
     root: Study,
-    prediction_range: PredictionRange,
+    span: PredictionRange,
     request: Request,
     progress: Progress,
     *,
@@ -356,40 +356,36 @@ def surface(
     from p3s.methods.threads.text import doubts
     from p3s.predict.surface import Column, surface_of
 
-    node = prediction_range.node or node_of(
-        at_threads(root, prediction_range.rest, base_of(root)), request
-    )
-    check_fits(prediction_range.threads, node)
+    node = span.node or node_of(at_threads(root, span.rest, base_of(root)), request)
+    check_fits(span.threads, node)
     file = ensure_threads(root, node, progress)
-    first = min(ensure_base(root, file, prediction_range.rest).counts() or prediction_range.counts)
-    counts = sorted({first, *prediction_range.counts})
+    first = min(ensure_base(root, file, span.rest).counts() or span.counts)
+    counts = sorted({first, *span.counts})
     columns, once = [], Once(progress)
-    progress.expect(len(prediction_range.threads))
-    for threads in prediction_range.threads:
+    progress.expect(len(span.threads))
+    for threads in span.threads:
         label = plural(threads, "thread")
         layout = Layout(threads, max(node.slots // threads, 1))
-        at = study_at(root, file, prediction_range.rest, layout, cores())
-        counts_here = counts if each is None else sorted(each[threads])
+        at = study_at(root, file, span.rest, layout, cores())
+        at_counts = counts if each is None else sorted(each[threads])
         packed = replace(request.settings, cores_per_node=layout.per_node)
         arguments = PredictArguments(
-            tuple(counts_here),
+            tuple(at_counts),
             replace(request, settings=packed),
             only=only,
             allowed=frozenset(allowed),
         )
-        _, prediction = ensure_prediction(at, arguments, _OfThreads(once, label))
+        _, result = ensure_prediction(at, arguments, _OfThreads(once, label))
         traced = threads in file.threads
-        columns.append(Column(threads, layout.per_node, traced, prediction))
-        progress.done(f"{label}: predicted at {processes(counts_here)}")
-    against = doubts(file, messages=_from_others(root, prediction_range, file.base))
-    return surface_of(columns, counts, prediction_range.rest, node.cores, against)
+        columns.append(Column(threads, layout.per_node, traced, result))
+        progress.done(f"{label}: predicted at {processes(at_counts)}")
+    against = doubts(file, messages=_from_others(root, span, file.base))
+    return surface_of(columns, counts, span.rest, node.cores, against)
 
 
-def _from_others(root: Study, prediction_range: PredictionRange, base: int) -> bool:
+def _from_others(root: Study, span: PredictionRange, base: int) -> bool:
     """Tell whether messages of some numbers of threads are those of the base's."""
-    others = [
-        at_threads(root, prediction_range.rest, t) for t in prediction_range.threads if t != base
-    ]
+    others = [at_threads(root, span.rest, t) for t in span.threads if t != base]
     return any(len(at.signature_counts()) < MIN_COUNTS for at in others)
 
 
@@ -413,14 +409,14 @@ def over_threads(
     from p3s.replay.settings import ReplaySettings
 
     study = Study.open(root)
-    prediction_range = PredictionRange(
+    span = PredictionRange(
         sorted(set(counts)),
         sorted(set(threads)) or threads_in(study),
         setting,
         read_node(node) if node else None,
     )
     request = request_of(AUTO, network, True, ReplaySettings())
-    surface_found = surface(study, prediction_range, request, progress)
+    surface_found = surface(study, span, request, progress)
     write(root, surface_found)
     return surface_found
 

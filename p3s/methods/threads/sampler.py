@@ -302,19 +302,18 @@ def _move_laws(problem: Problem, laws: _Laws, heat: float, random: np.random.Gen
 
 def _draw_state(problem: Problem, laws: _Laws, random: np.random.Generator) -> State:
     """Return draws of coefficients and errors of laws."""
-    gram, pull, middle, target_square = _normal(problem, laws.design, laws.width)
-    coefficients, error = laws.coefficient / laws.width, laws.error
+    gram, pull, middle, square_y = _normal(problem, laws.design, laws.width)
+    drawn, error = laws.coefficient / laws.width, laws.error
     for _ in range(_GIBBS):
         once = 1.0 / error[:, None] ** 2
         precision = gram * once[..., None] + np.eye(gram.shape[1])
-        coefficients = _along(precision, pull * once + middle, coefficients, random)
+        drawn = _along(precision, pull * once + middle, drawn, random)
         square = np.maximum(
-            target_square - 2 * (coefficients * pull).sum(axis=1) + _quadratic(gram, coefficients),
-            0.0,
+            square_y - 2 * (drawn * pull).sum(axis=1) + _quadratic(gram, drawn), 0.0
         )
         chi = random.chisquare(ERROR_RUNS + len(problem.target), len(square))
         error = np.sqrt((ERROR_RUNS * ERROR**2 + square) / chi)
-    return State(laws.cube, problem.prior.shapes(laws.cube), coefficients * laws.width, error)
+    return State(laws.cube, problem.prior.shapes(laws.cube), drawn * laws.width, error)
 
 
 def _along(precision: Floats, pull: Floats, start: Floats, random: np.random.Generator) -> Floats:

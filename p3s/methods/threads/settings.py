@@ -44,23 +44,16 @@ def check_messages(
     rest: name of the input's own values, "" where there are none; tables: by threads and count;
     model: of the base's threads, for counts that they did not run with.
     """
-    others = {
-        threads: tables_of_count for threads, tables_of_count in tables.items() if threads != base
-    }
+    others = {threads: by_n for threads, by_n in tables.items() if threads != base}
     out = []
-    for n in sorted({n for tables_of_count in others.values() for n in tables_of_count}):
+    for n in sorted({n for by_n in others.values() for n in by_n}):
         first = tables.get(base, {}).get(n)
-        base_comparison = compare(model, first) if first is not None else None
-        for threads, table in (
-            (t, tables_of_count[n]) for t, tables_of_count in others.items() if n in tables_of_count
-        ):
-            comparison, alike = compare(model, table), False
-            if first is not None and base_comparison is not None:
-                comparison, alike = (
-                    _beside(comparison, table, base_comparison, first),
-                    _alike(table, first),
-                )
-            report = summary(comparison)
+        base_one = compare(model, first) if first is not None else None
+        for threads, table in ((t, by_n[n]) for t, by_n in others.items() if n in by_n):
+            compared, alike = compare(model, table), False
+            if first is not None and base_one is not None:
+                compared, alike = (_beside(compared, table, base_one, first), _alike(table, first))
+            report = summary(compared)
             name = with_threads(rest, threads)
             out.append(ThreadCheck(name, threads, n, report.all_equal, report, alike))
     return sorted(out, key=lambda check: (check.threads, check.n))

@@ -102,18 +102,16 @@ def factors(model: Model, base: Work, file: ThreadFile, was: Layout, now: Layout
     first = min(base.model.counts)
     counts = [first << k for k in range(21) if first << k <= _MOST_N]
     work, _ = base.over(counts)
-    factors_found = []
+    out = []
     for law in file.laws:
         if law.phase not in number:
             continue
-        has_work = np.flatnonzero(work[:, law.phase] > 0)
-        counts_used, each = [counts[k] for k in has_work], work[has_work, law.phase]
-        ratio = law.draws(now.uses(counts_used), each) / law.draws(was.uses(counts_used), each)
-        intervals = [tuple(part.tolist()) for part in value_of(ratio)]
-        factors_found.append(
-            TeamFactor(number[law.phase], tuple(map(float, counts_used)), *intervals)
-        )
-    return Teams(now.threads, was.threads, now.per_node, now.far, tuple(factors_found))
+        busy = np.flatnonzero(work[:, law.phase] > 0)
+        used_counts, each = [counts[k] for k in busy], work[busy, law.phase]
+        ratio = law.draws(now.uses(used_counts), each) / law.draws(was.uses(used_counts), each)
+        ends = [tuple(part.tolist()) for part in value_of(ratio)]
+        out.append(TeamFactor(number[law.phase], tuple(map(float, used_counts)), *ends))
+    return Teams(now.threads, was.threads, now.per_node, now.far, tuple(out))
 
 
 def changes_nothing(moved: Teams) -> bool:

@@ -127,12 +127,12 @@ def law_rows(file: ThreadFile) -> tuple[list[str], list[list[str]]]:
     """Return a head and a row per phase that has a law."""
     rows = []
     for law in file.laws:
-        envelope = law.envelope
+        box = law.envelope
         parts = sorted((p for p in law.parts if p.unit == SHARE), key=lambda part: -part.value)
         rows.append(
             [
                 str(law.phase),
-                ends(envelope.threads.low, envelope.threads.high, ".0f"),
+                ends(box.threads.low, box.threads.high, ".0f"),
                 percent(law.fit),
                 ", ".join(_part(part) for part in parts if part.value >= _SHOWN) or NOT_KNOWN,
             ]

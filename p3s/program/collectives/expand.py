@@ -173,10 +173,10 @@ def _plan(
     notes: dict[str, int],
 ) -> tuple[AlgorithmUse, ...]:
     """Give every call its schedule; equal calls share one."""
-    schedules: dict[tuple[Any, ...], Schedule] = {}
+    plans: dict[tuple[Any, ...], Schedule] = {}
     names: dict[tuple[Any, ...], str] = {}
     used: dict[tuple[str, int, int, str], int] = {}
-    remaining = most_steps
+    room = most_steps
     for call in calls:
         members = steps.members[call.comm]
         p = len(members)
@@ -196,22 +196,20 @@ def _plan(
         if key not in names:
             names[key] = chosen_name(library, call.name, sizes, node=node, blocking=call.blocking)
         algorithm = names[key]
-        size = (
-            len(schedules[key]) if key in schedules else records_expected(call.name, algorithm, p)
-        )
-        if size > remaining:
+        size = len(plans[key]) if key in plans else records_expected(call.name, algorithm, p)
+        if size > room:
             _note(
                 notes,
                 f"MPI_{call.name.capitalize()} on {p} members: {size:,} steps would be"
                 " too many; it stays one call",
             )
             continue
-        if key not in schedules:
-            schedules[key] = schedule(
+        if key not in plans:
+            plans[key] = schedule(
                 library, call.name, sizes, call.root, node=node, blocking=call.blocking
             )
-        call.plan = schedules[key]
-        remaining -= len(call.plan)
+        call.plan = plans[key]
+        room -= len(call.plan)
         label = (call.name, p, int(sizes.max()), algorithm)
         used[label] = used.get(label, 0) + 1
     return tuple(
@@ -290,9 +288,9 @@ def _replace_calls(old: Steps, calls: list[_Call]) -> tuple[Steps, Ints]:
     is_expanded = np.zeros(len(old), dtype=bool)
     is_expanded[np.concatenate([call.steps for call in calls])] = True
     keys = np.concatenate([part.key for part in parts])
-    has_message = np.zeros(len(old), dtype=bool)
-    has_message[keys[keys % 3 == _THERE] // 3] = True
-    empty = is_expanded & ~has_message  # no message here: only computation is left
+    filled = np.zeros(len(old), dtype=bool)
+    filled[keys[keys % 3 == _THERE] // 3] = True
+    empty = is_expanded & ~filled  # no message here: only computation is left
     kept_steps = np.flatnonzero(~is_expanded | empty)
     total = len(kept_steps) + len(keys)
     dtype = narrow(total)
@@ -324,15 +322,15 @@ def _replace_calls(old: Steps, calls: list[_Call]) -> tuple[Steps, Ints]:
         number = np.full(len(plan), -1, dtype=np.int64)
         number[part.which] = base + np.arange(len(part.which))
         base += len(part.which)
-        for name, link_parts in links.items():
+        for name, ends in links.items():
             link = getattr(plan, name)[part.which]
-            link_parts.append(np.where(link >= 0, number[np.maximum(link, 0)], -1))
+            ends.append(np.where(link >= 0, number[np.maximum(link, 0)], -1))
         wait = number[np.repeat(np.arange(len(plan)), np.diff(plan.done_start))]
         waiting.append(wait[wait >= 0])
         requests.append(number[plan.done[wait >= 0]])
     wait, request = place[np.concatenate(waiting)], place[np.concatenate(requests)]
-    for name, link_parts in links.items():
-        item = np.concatenate(link_parts)[order]
+    for name, ends in links.items():
+        item = np.concatenate(ends)[order]
         columns[name] = np.where(item >= 0, place[np.maximum(item, 0)], dtype(-1))
     for name, column in columns.items():
         if name not in links and column.strides != (0,):

@@ -309,10 +309,8 @@ def blocks_of(job: Job, folded: PowerOfTwo, *, even: bool) -> Units:
     Those of a folded pair are together.
     """
     power = len(folded.real)
-    boundaries = np.concatenate(
-        (2 * np.arange(folded.rest), np.arange(2 * folded.rest, job.p), [job.p])
-    )
-    at = shares(power, job.nbytes, job.element) if even else job.at[boundaries]
+    edges = np.concatenate((2 * np.arange(folded.rest), np.arange(2 * folded.rest, job.p), [job.p]))
+    at = shares(power, job.nbytes, job.element) if even else job.at[edges]
     return power, lambda unit: at[unit]
 
 

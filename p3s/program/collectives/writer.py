@@ -215,10 +215,8 @@ class Writer:
         if self.names is not None:
             members = self.names[members]
             for i in (0, 2):
-                has_partner = columns[i] >= 0
-                columns[i] = np.where(
-                    has_partner, self.names[np.where(has_partner, columns[i], 0)], -1
-                )
+                valid = columns[i] >= 0
+                columns[i] = np.where(valid, self.names[np.where(valid, columns[i], 0)], -1)
         op_column = np.full(len(members), int(op), dtype=np.int64)
         notes = self.notes
         notes.columns.append((members, op_column, *columns))

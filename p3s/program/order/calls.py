@@ -171,40 +171,34 @@ def count_unmatched(trace: ScaledTrace, left_out: Iterable[LeftOut]) -> dict[str
     Keys: events and of (such sends, or receives, and how many there are: of these two the kind of
     which more is left out, as a share), calls (their MPI calls, most first).
     """
-    events_left_out: dict[str, float] = {}
-    for entry in left_out:
-        if entry.why in UNMATCHED:
-            events_left_out[entry.call] = events_left_out.get(entry.call, 0.0) + entry.events
+    lost: dict[str, float] = {}
+    for row in left_out:
+        if row.why in UNMATCHED:
+            lost[row.call] = lost.get(row.call, 0.0) + row.events
     shares = []
     for kind in (SEND, RECV):
         mine = trace.is_kind(kind) & (trace.repeat > 0)
         calls = {trace.ops[op] for op in np.unique(trace.op[mine]).tolist()}
-        events = sum(number for call, number in events_left_out.items() if call in calls)
+        events = sum(number for call, number in lost.items() if call in calls)
         shares.append((events, float(trace.repeat[mine].sum())))
     events, of = max(shares, key=lambda pair: pair[0] / max(pair[1], 1.0))
-    return {
-        "events": events,
-        "of": of,
-        "calls": sorted(events_left_out, key=lambda call: -events_left_out[call]),
-    }
+    return {"events": events, "of": of, "calls": sorted(lost, key=lambda call: -lost[call])}
 
 
 def reasons_of(trace: ScaledTrace) -> Ints:
     """Return the Reason of every row, as far as the row alone tells."""
-    replayed_ops = [op for op in trace.ops if op_of(op) is not None]
+    ops = [op for op in trace.ops if op_of(op) is not None]
     reason = np.full(trace.rows, Reason.NOT_REPLAYED, dtype=np.int64)
     messages = trace.is_kind(SEND) | trace.is_kind(RECV)
     calls = messages | trace.is_kind(COLLECTIVE) | trace.is_kind(COMPLETION)
-    reason[calls & trace.is_op(*replayed_ops)] = Reason.EXECUTED
+    reason[calls & trace.is_op(*ops)] = Reason.EXECUTED
     messages &= reason == Reason.EXECUTED
     reason[messages & (trace.peer < 0)] = Reason.NO_PEER
-    constructors = trace.is_kind(COMM)
-    reason[constructors] = np.where(
-        trace.is_op(*AGREEING)[constructors], Reason.EXECUTED, Reason.CONSTRUCTOR
-    )
+    makes = trace.is_kind(COMM)
+    reason[makes] = np.where(trace.is_op(*AGREEING)[makes], Reason.EXECUTED, Reason.CONSTRUCTOR)
     files = trace.is_kind(IO)
     reason[files] = Reason.FILE
-    reason[files & trace.is_op(*replayed_ops) & (trace.comm >= 0)] = Reason.EXECUTED
+    reason[files & trace.is_op(*ops) & (trace.comm >= 0)] = Reason.EXECUTED
     reason[trace.is_op(*PROBES)] = Reason.PROBE
     windows = trace.is_op(*(op for op in trace.ops if queue_of(op) != ORDINARY))
     reason[windows & trace.is_kind(COMPLETION) & (trace.bytes == 0)] = Reason.NOTHING

@@ -115,30 +115,28 @@ ANY, SENDS, RECEIVES = 0, 1, 2
 _KINDS, EVENTS = 48, 4000
 
 
-def count_completions(posts: Ints, wants: Ints, completes_many: Ints) -> Ints:
+def count_completions(posts: Ints, wants: Ints, several: Ints) -> Ints:
     """Return how many requests each event of a rank completes.
 
     posts, wants: requests left behind, and completed on average; completes_many: 1 where a call may
     complete several. All of the whole run.
     """
     begin, end = first_in_first_out(posts, wants)
-    if not completes_many.any() or (
-        ((end - begin) == wants).all() and end[-1:].sum() == posts.sum()
-    ):
+    if not several.any() or (((end - begin) == wants).all() and end[-1:].sum() == posts.sum()):
         return wants
-    single = np.where(completes_many > 0, 0, wants)
+    single = np.where(several > 0, 0, wants)
     # What later single completions need of what is outstanding after an event.
     sums = np.cumsum(single - posts)
     need = np.maximum.accumulate(sums[::-1])[::-1] - sums
     posted = np.cumsum(posts) - posts
-    at = np.flatnonzero(completes_many)
+    at = np.flatnonzero(several)
     after = np.maximum(posted[at] - need[at], 0)  # completed after each such call
     singles = np.cumsum(single)
     # Those with nothing else between them share, as the averages say.
     group = np.cumsum((posts > 0) | (single > 0))[at]
     first = np.flatnonzero(np.diff(group, prepend=-1))
     size = np.diff([*first.tolist(), len(at)])
-    counts = wants.copy()
+    out = wants.copy()
     completed, before = 0, 0
     for a, k in zip(first.tolist(), size.tolist(), strict=True):
         completed += int(singles[at[a]]) - before
@@ -146,9 +144,9 @@ def count_completions(posts: Ints, wants: Ints, completes_many: Ints) -> Ints:
         free = max(int(after[a]) - completed, 0)
         hints = np.cumsum(wants[at[a : a + k]])
         ends = np.rint(free * hints / hints[-1]).astype(np.int64)
-        counts[at[a : a + k]] = np.diff(ends, prepend=0)
+        out[at[a : a + k]] = np.diff(ends, prepend=0)
         completed += free
-    return counts
+    return out
 
 
 #: Kinds of requests posted, how many are completed then, by which rule.

@@ -167,11 +167,11 @@ class _Execution:
 
     def _send_to_move(self, stuck: list[int]) -> int | None:
         """Return the send that is moved: of those in the circle the one closest to its turn."""
-        position: dict[int, int] = {}
+        index: dict[int, int] = {}
         path: list[tuple[int, int]] = []  # (rank, send or -1)
         i = stuck[0]
-        while i not in position:
-            position[i] = len(path)
+        while i not in index:
+            index[i] = len(path)
             missing = self._missing(self.at[i])
             sends = [one for one in missing if one >= 0 and self.op[one] != Op.SENDRECV]
             if sends:
@@ -186,12 +186,8 @@ class _Execution:
                 return None
             path.append((i, -1))
             i = others[0]
-        sends_in_circle = [send for _, send in path[position[i] :] if send >= 0]
-        return (
-            min(sends_in_circle, key=lambda s: s - self.at[self.rank[s]])
-            if sends_in_circle
-            else None
-        )
+        circle = [send for _, send in path[index[i] :] if send >= 0]
+        return min(circle, key=lambda s: s - self.at[self.rank[s]]) if circle else None
 
     def _absent(self, step: int) -> list[int]:
         key = self.instance[step]

@@ -41,13 +41,13 @@ def analytic(
 
     runs = read_table(source)
     node = Node(Machine.load(machine or source / "machine.json"))
-    model, workloads = fit_model(runs, node, cpi), runs.columns["workload"]
-    workload = float(workloads.max()) if given is None else given
+    model, loads = fit_model(runs, node, cpi), runs.columns["workload"]
+    workload = float(loads.max()) if given is None else given
     t = by_rule(threads, "--threads") if threads else sorted({*runs.columns["threads"]})
     k = [n - 1 for n in by_rule(counts) if n > 1] if counts else []
     pairs = np.array([(x, y) for x in k for y in t], dtype=float).reshape(-1, 2).T
-    features = derive_features(np.full(pairs.shape[1], workload), *pairs)
-    at = {name: np.append(runs.columns[name], features[name]) for name in features}
+    grid = derive_features(np.full(pairs.shape[1], workload), *pairs)
+    at = {name: np.append(runs.columns[name], grid[name]) for name in grid}
     columns = {name: at[name] for name in ("workload", "workers", "threads")} | model.terms(
         node, at
     )
@@ -70,11 +70,11 @@ def analytic(
     if "dtlb-misses" not in model.laws:
         say("note: no dtlb-misses were counted, so eq. 3.3 lacks their term; trace with --counters")
     missed = float(np.median(np.abs(columns["iteration"][: len(runs)] / runs.y - 1)))
-    away = float(np.min(np.abs(workloads - workload) / workloads))
+    away = float(np.min(np.abs(loads - workload) / loads))
     doubts = {"the median run is missed by": missed, "all workloads of runs are off by": away}
-    for doubt, off in doubts.items():
+    for text, off in doubts.items():
         if off > _TRUSTED:
-            say(f"low confidence: {doubt} {percent(off)} (limit 15 %)")
+            say(f"low confidence: {text} {percent(off)} (limit 15 %)")
     return 3 if max(doubts.values()) > _TRUSTED else 0
 
 

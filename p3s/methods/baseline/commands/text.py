@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from p3s.methods.baseline.times import Times
 
 
-def show(baseline: Baseline) -> str:
+def show(base: Baseline) -> str:
     from p3s.laws.statistics import relative_error
     from p3s.methods.baseline.families import Data, text_of
     from p3s.methods.baseline.times import spread
 
-    lines = [f"{baseline.fitted.family}: {text_of(baseline.fitted)} s ({baseline.choice.why})"]
-    lines += _about(baseline)
+    lines = [f"{base.fitted.family}: {text_of(base.fitted)} s ({base.choice.why})"]
+    lines += _about(base)
     rows = []
-    for trial in sorted(baseline.trials, key=lambda t: t.missed):
+    for trial in sorted(base.trials, key=lambda t: t.missed):
         each = ", ".join(f"{100 * error:+.1f} %" for error in trial.signed) or one_line(
             trial.why_not
         )
         error = percent(trial.missed) if trial.signed else "-"
         rows.append([trial.family, error, str(trial.n_params or "-"), each])
     if rows:
-        held_counts = ", ".join(map(str, baseline.choice.held))
+        held_counts = ", ".join(map(str, base.choice.held))
         lines += ["", table(rows, ["form", f"error at {held_counts}", "numbers", "single errors"])]
     rows = []
-    data = Data.of(baseline.points, baseline.inputs)
-    fitted_times = baseline.fitted.predict(data.n, data.inputs)
-    for point, value in zip(baseline.points, fitted_times.tolist(), strict=True):
+    data = Data.of(base.points, base.inputs)
+    fits = base.fitted.predict(data.n, data.inputs)
+    for point, value in zip(base.points, fits.tolist(), strict=True):
         rows.append(
             [
                 f"{point.n:,}",
@@ -44,15 +44,7 @@ def show(baseline: Baseline) -> str:
                 f"{100 * relative_error(value, point.seconds):+.1f} %",
             ]
         )
-    head = [
-        "n",
-        *baseline.inputs,
-        f"{baseline.reduction}, s",
-        "runs",
-        "spread",
-        "fitted, s",
-        "error",
-    ]
+    head = ["n", *base.inputs, f"{base.reduction}, s", "runs", "spread", "fitted, s", "error"]
     return "\n".join([*lines, "", table(rows, head, left=0)])
 
 

@@ -218,20 +218,16 @@ def check(
     from p3s.methods.baseline.trees.store import TREE
 
     reading = Reading(workload=workload, where=pairs(where or []), reduction=reduce)
-    tree_report = check_tree(TREE.read(file), read(times, processes), reading)
+    result = check_tree(TREE.read(file), read(times, processes), reading)
     if json_:
-        emit_json(_report_json(tree_report))
+        emit_json(_report_json(result))
     else:
-        parts = [
-            _groups(tree_report.groups),
-            _verdict(tree_report.verdict),
-            _best(tree_report.best),
-        ]
-        out("\n\n".join(part for part in [*parts, *map(_region, tree_report.regions)] if part))
-    if tree_report.verdict is None:
+        parts = [_groups(result.groups), _verdict(result.verdict), _best(result.best)]
+        out("\n\n".join(part for part in [*parts, *map(_region, result.regions)] if part))
+    if result.verdict is None:
         say("nothing validates the tree: all workloads are those it was grown from")
         return 3
-    return 0 if tree_report.verdict.passed else 3
+    return 0 if result.verdict.passed else 3
 
 
 def _report_json(tree_report: Report) -> dict[str, Any]:
@@ -281,21 +277,17 @@ def _groups(group_list: Sequence[Group]) -> str:
     )
 
 
-def _verdict(tree_verdict: Verdict | None) -> str:
-    if tree_verdict is None:
+def _verdict(gate: Verdict | None) -> str:
+    if gate is None:
         return ""
-    words = (
-        "passes" if tree_verdict.passed else f"does not pass ({join_words(tree_verdict.broken)})"
-    )
+    words = "passes" if gate.passed else f"does not pass ({join_words(gate.broken)})"
     wide = (
-        f"; beyond that at workload {', '.join(f'{w:g}' for w in tree_verdict.wide)}"
-        if tree_verdict.wide
-        else ""
+        f"; beyond that at workload {', '.join(f'{w:g}' for w in gate.wide)}" if gate.wide else ""
     )
     return (
-        f"at other workloads the tree {words}: median error {percent(tree_verdict.median)} (at most"
-        f" 5 %), dispersion {percent(tree_verdict.dispersion)} (at most 20 %{wide}), outliers "
-        f"{percent(tree_verdict.outliers)} (below 5 %)"
+        f"at other workloads the tree {words}: median error {percent(gate.median)} (at most"
+        f" 5 %), dispersion {percent(gate.dispersion)} (at most 20 %{wide}), outliers "
+        f"{percent(gate.outliers)} (below 5 %)"
     )
 
 

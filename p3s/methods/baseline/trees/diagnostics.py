@@ -78,12 +78,8 @@ def list_variables(tree: Tree) -> list[str]:
 
 def shares(tree: Tree) -> dict[str, float]:
     """Return the share of the internal nodes that split on each variable (section 5.4.3)."""
-    variables = [node.split.variable for node in tree.nodes if node.split]
-    return (
-        {name: variables.count(name) / len(variables) for name in tree.variables}
-        if variables
-        else {}
-    )
+    names = [node.split.variable for node in tree.nodes if node.split]
+    return {name: names.count(name) / len(names) for name in tree.variables} if names else {}
 
 
 def groups(
@@ -104,12 +100,10 @@ def _parts(values: Floats) -> list[Bools]:
     distinct = np.unique(values)
     if len(distinct) > _GROUPS:
         edges = np.quantile(values, np.arange(1, _GROUPS) / _GROUPS, method="lower")
-        group_of_row = np.searchsorted(np.unique(edges), values, side="left")
+        part_of = np.searchsorted(np.unique(edges), values, side="left")
     else:
-        group_of_row = np.searchsorted(distinct, values)
-    return [
-        group_of_row == i for i in range(int(group_of_row.max()) + 1) if (group_of_row == i).any()
-    ]
+        part_of = np.searchsorted(distinct, values)
+    return [part_of == i for i in range(int(part_of.max()) + 1) if (part_of == i).any()]
 
 
 def _larger(errors: Floats, rows: Bools) -> float:
@@ -230,11 +224,8 @@ def best_table(table: Table, predicted: Floats, names: Sequence[str]) -> list[Be
 
 def kinds(rows: Sequence[Best]) -> dict[str, float]:
     """Return the shares of exact, close and far advice."""
-    advice_kinds = [row.kind for row in rows]
-    return {
-        kind: advice_kinds.count(kind) / max(1, len(advice_kinds))
-        for kind in ("exact", "close", "far")
-    }
+    names = [row.kind for row in rows]
+    return {kind: names.count(kind) / max(1, len(names)) for kind in ("exact", "close", "far")}
 
 
 def by_workload(workload: Floats, every: int) -> tuple[Ints, Ints]:
@@ -364,18 +355,14 @@ def report(tree: Tree, runs: Table, regions: int = 1) -> Report:
     """Return how good a tree is on runs; a configuration is workers, threads and words."""
     runs = _same_levels(runs, tree)
     new = unseen(tree, runs)
-    known_rows, fresh = runs.only(~new), runs.only(new)
-    groups_found = (
-        groups(known_rows, errors_of(tree, known_rows), list_variables(tree))
-        if len(known_rows)
-        else []
-    )
+    old, fresh = runs.only(~new), runs.only(new)
+    parts = groups(old, errors_of(tree, old), list_variables(tree)) if len(old) else []
     if not len(fresh):
-        return Report(tuple(groups_found), shares(tree))
+        return Report(tuple(parts), shares(tree))
     estimate = Evaluator.of(tree).predict(fresh.columns)
     errors = np.abs(estimate.value - fresh.y) / fresh.y
     return Report(
-        tuple(groups_found),
+        tuple(parts),
         shares(tree),
         gate(errors, fresh.columns["workload"]),
         tuple(best_table(fresh, estimate.value, ("workers", "threads", *tree.levels))),

@@ -96,15 +96,13 @@ class StoredTree:
         return np.asarray(fitting_pairs)
 
     def _far(self, affinity: str) -> bool:
-        affinities = ", ".join(self.affinities)
+        names = ", ".join(self.affinities)
         if affinity and affinity not in self.affinities:
-            had = affinities or "no placement, so the tree does not know any"
+            had = names or "no placement, so the tree does not know any"
             raise UsageError(f"affinity {affinity}: its runs had {had}")
         if AFFINITY in self.tree.levels and not affinity:
-            raise UsageError(
-                f"the tree depends on how threads are placed; say it: one of {affinities}"
-            )
-        return (affinity or affinities) == "far"
+            raise UsageError(f"the tree depends on how threads are placed; say it: one of {names}")
+        return (affinity or names) == "far"
 
 
 def count_sharers(

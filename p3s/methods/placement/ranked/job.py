@@ -91,5 +91,5 @@ class Job:
 
     def loads(self, sent: Traffic, where: RankMap) -> Floats:
         """Return the bytes on each directed link of the network."""
-        message_paths = paths(sent, where, self.fabric)
-        return self.fabric.loads(message_paths.source, message_paths.dest, message_paths.nbytes)
+        routes = paths(sent, where, self.fabric)
+        return self.fabric.loads(routes.source, routes.dest, routes.nbytes)

@@ -57,22 +57,19 @@ class Draws:
 
 
 def sample_intervals(
-    middle: Sequence[float],
-    low: Sequence[float],
-    high: Sequence[float],
-    independent_share: float = OWN,
+    middle: Sequence[float], low: Sequence[float], high: Sequence[float], rest: float = OWN
 ) -> Draws:
     """Return draws of times from their 90 % intervals; the same for the same times.
 
     Most of an error is that of all placements of a program: what a message costs, which of them
-    wait. ``independent_share``: deviation of the rest as a share of each time, at most that of its
+    wait. ``rest``: deviation of the rest as a share of each time, at most that of its
     interval.
     """
     t, a, b = (np.asarray(x, dtype=np.float64) for x in (middle, low, high))
     rng = np.random.default_rng(0)
     common, each = rng.standard_normal((_DRAWS, 1)), rng.standard_normal((_DRAWS, len(t)))
     width = np.maximum((b - a) / (2 * Z90), 1e-300)
-    share = np.minimum(independent_share * t / width, 1.0)
+    share = np.minimum(rest * t / width, 1.0)
     noise = np.sqrt(1.0 - share**2) * common + share * each
     ends = np.where(noise < 0, t - a, b - t) / Z90
     return Draws(np.maximum(t + noise * ends, t * 1e-3))

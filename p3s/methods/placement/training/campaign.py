@@ -122,13 +122,10 @@ def patterned(name: str, ranks: int, nbytes: int) -> Traffic:
     steps = [each for each in around if sum(map(abs, each)) in (1, 3)]
     if name == "rows":
         steps = [(0, 0, k) for k in range(1, dims[-1])]
-    rank_numbers = np.arange(ranks)
-    at = np.stack(np.unravel_index(rank_numbers, dims), axis=1)
+    rank = np.arange(ranks)
+    at = np.stack(np.unravel_index(rank, dims), axis=1)
     to = [np.ravel_multi_index(tuple(((at + step) % dims).T), dims) for step in steps]
-    parts = [
-        traffic(ranks, rank_numbers[rank_numbers != dest], dest[rank_numbers != dest], nbytes)
-        for dest in to
-    ]
+    parts = [traffic(ranks, rank[rank != dest], dest[rank != dest], nbytes) for dest in to]
     return together(parts) if parts else traffic(ranks, [], [], [])
 
 

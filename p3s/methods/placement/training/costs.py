@@ -44,10 +44,8 @@ def fit_ping_pong(nbytes: Floats, seconds: Floats) -> Hockney:
 
 def seconds_of(model: Hockney, traffic: Traffic, placed: RankMap, fabric: Fabric) -> float:
     """Return the time of a phase. Errors: P3SError for nodes that the network does not have."""
-    message_paths = paths(traffic, placed, fabric)
-    further = np.maximum(fabric.distances(message_paths.source, message_paths.dest) - 1, 0)[
-        message_paths.row
-    ]
+    routes = paths(traffic, placed, fabric)
+    further = np.maximum(fabric.distances(routes.source, routes.dest) - 1, 0)[routes.row]
     each = traffic.messages * (model.alpha + model.gamma * further) + model.beta * traffic.volume
     return float(sums(traffic.source, each, traffic.ranks).max(initial=0.0))
 
@@ -120,21 +118,21 @@ def traffic_of(probe: Probe, pair: Pair, nodes: Ints, slots: int) -> Traffic:
     return traffic(slots * len(nodes), np.full(len(dest), source), dest, probe.nbytes, each)
 
 
-def network_of(probe_seconds: Mapping[Probe, float], source: str) -> Network:
+def network_of(times: Mapping[Probe, float], source: str) -> Network:
     """Return what messages cost, from what probes took in seconds."""
-    distances = sorted({probe.distance for probe in probe_seconds} - {FAN})
+    distances = sorted({probe.distance for probe in times} - {FAN})
     links = [distance for distance in distances if distance > 0]
     near = links[0] if links else 0
-    sizes, alone = _curve(probe_seconds, near, 1)
-    gap = (_curve(probe_seconds, near, STREAM)[1] - alone) / (STREAM - 1)
+    sizes, alone = _curve(times, near, 1)
+    gap = (_curve(times, near, STREAM)[1] - alone) / (STREAM - 1)
     call = max(float(gap[0]), 0.0) / 2
     single = float(sizes[-1] / gap[-1]) if gap[-1] > 0 else np.inf
-    rate = max(single, _fan_rate(probe_seconds))
+    rate = max(single, _fan_rate(times))
     keeps = np.where(gap > _KEEPS * sizes / single, gap * single / rate, 0.0)
     busy = Curve(tuple(sizes), tuple(np.maximum(keeps, 0.0)))
     paths = {}
     for distance in distances or [0]:
-        nbytes, ns = _curve(probe_seconds, distance, 1)
+        nbytes, ns = _curve(times, distance, 1)
         transfer = Curve(tuple(nbytes), tuple(np.maximum.accumulate(np.maximum(ns - call, 0.0))))
         call_curve = line(call)
         paths[distance] = Path(transfer, call_curve, call_curve, np.inf, distance > 0, busy)
@@ -143,41 +141,37 @@ def network_of(probe_seconds: Mapping[Probe, float], source: str) -> Network:
     return Network(paths, rate=rate, source=source)
 
 
-def _fan_rate(probe_seconds: Mapping[Probe, float]) -> float:
+def _fan_rate(times: Mapping[Probe, float]) -> float:
     """Return bytes per ns that leave a node for several others, 0 where that was not measured."""
-    fan_points = sorted(
-        (p.nbytes * p.number, ns * 1e9) for p, ns in probe_seconds.items() if p.distance == FAN
-    )
-    if len(fan_points) < _FAN_SIZES:
+    fans = sorted((p.nbytes * p.number, ns * 1e9) for p, ns in times.items() if p.distance == FAN)
+    if len(fans) < _FAN_SIZES:
         return 0.0
-    (less, early), (more, late) = fan_points[0], fan_points[-1]
+    (less, early), (more, late) = fans[0], fans[-1]
     return (more - less) / (late - early) if late > early else 0.0
 
 
-def hockney_of(probe_seconds: Mapping[Probe, float], network: Network) -> Hockney:
+def hockney_of(times: Mapping[Probe, float], network: Network) -> Hockney:
     """Return latency and bandwidth of single messages between the nearest nodes, and per switch.
 
     gamma: what the smallest message takes longer for each further switch.
     """
-    distances = sorted({probe.distance for probe in probe_seconds if probe.distance > 0})
+    distances = sorted({probe.distance for probe in times if probe.distance > 0})
     if not distances:
         distances = [0]
-    sizes, ns = _curve(probe_seconds, distances[0], 1)
+    sizes, ns = _curve(times, distances[0], 1)
     fitted = fit_ping_pong(sizes, ns * 1e-9)
     gamma = 0.0
     if len(distances) > 1:
-        last = _curve(probe_seconds, distances[-1], 1)[1]
+        last = _curve(times, distances[-1], 1)[1]
         gamma = max(float(last[0] - ns[0]), 0.0) / (distances[-1] - distances[0]) * 1e-9
     return Hockney(fitted.alpha, fitted.beta, gamma)
 
 
-def _curve(
-    probe_seconds: Mapping[Probe, float], distance: int, number: int
-) -> tuple[Floats, Floats]:
+def _curve(times: Mapping[Probe, float], distance: int, number: int) -> tuple[Floats, Floats]:
     """Return sizes and ns of probes."""
     points = sorted(
         (probe.nbytes, seconds * 1e9)
-        for probe, seconds in probe_seconds.items()
+        for probe, seconds in times.items()
         if probe.distance == distance and probe.number == number
     )
     table = np.array(points, dtype=np.float64).reshape(-1, 2)

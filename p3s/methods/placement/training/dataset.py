@@ -162,7 +162,7 @@ class Dataset:
 
 def measure_dataset(
     directory: Path,
-    header: DatasetHeader,
+    head: DatasetHeader,
     fabric: Fabric,
     machine: Machine,
     say: Say = lambda _: None,
@@ -172,19 +172,17 @@ def measure_dataset(
     Errors: P3SError where it is of another machine, and where a phase cannot be measured; what was
     measured until then is kept.
     """
-    _claim(directory, header)
-    probe_seconds = _run_probes(directory, header, fabric, machine)
-    cost = hockney_of(probe_seconds, network_of(probe_seconds, header.machine))
-    nodes, often = np.array(header.nodes), machine.repeats.all
-    planned = list(campaign.executions(nodes, header.settings, cost, often))
-    for execution in planned:
+    _claim(directory, head)
+    probes = _run_probes(directory, head, fabric, machine)
+    cost = hockney_of(probes, network_of(probes, head.machine))
+    nodes, often = np.array(head.nodes), machine.repeats.all
+    plan = list(campaign.executions(nodes, head.settings, cost, often))
+    for execution in plan:
         path = _path(directory, execution.number)
         if not path.exists():
-            say(f"execution {execution.number + 1} of {len(planned)}")
-            _measure(path, execution, header, fabric, machine)
-    return _join_parts(
-        probe_seconds, [_read(EXECUTION, _path(directory, each.number)) for each in planned]
-    )
+            say(f"execution {execution.number + 1} of {len(plan)}")
+            _measure(path, execution, head, fabric, machine)
+    return _join_parts(probes, [_read(EXECUTION, _path(directory, each.number)) for each in plan])
 
 
 def _claim(directory: Path, header: DatasetHeader) -> None:
@@ -222,13 +220,11 @@ def _run_probes(
     return _probe(path, sizes, header, fabric, machine)
 
 
-def _per_byte(probe_seconds: Mapping[Probe, float]) -> float:
+def _per_byte(times: Mapping[Probe, float]) -> float:
     """Return the seconds of a byte, of all probes together."""
     small, large = SCOUTS
-    by_size = [
-        sum(s for p, s in probe_seconds.items() if p.nbytes == size) for size in (small, large)
-    ]
-    number = sum(probe.number for probe in probe_seconds if probe.nbytes == large)
+    by_size = [sum(s for p, s in times.items() if p.nbytes == size) for size in (small, large)]
+    number = sum(probe.number for probe in times if probe.nbytes == large)
     return max(by_size[1] - by_size[0], 0.0) / (number * (large - small))
 
 

@@ -42,42 +42,36 @@ from p3s.predict.types import KNEE_EFFICIENCY, Count, Prediction, Reason, filter
 _AHEAD = 4
 
 
-def advised_counts(
-    root: Path, advice_request: Asked, request: Request, progress: Progress
-) -> AdviceFile:
+def advised_counts(root: Path, query: Asked, request: Request, progress: Progress) -> AdviceFile:
     """Return which process counts have the least of the objective, how sure that is, and why.
 
     Raises UsageError where no count is within the limits, P3SError as predictions do.
     """
-    study = load_study(
-        at_value(root, advice_request.rest.split(","), progress) if advice_request.rest else root
-    )
-    if advice_request.node:
-        settings = replace(request.settings, cores_per_node=advice_request.node.slots)
+    study = load_study(at_value(root, query.rest.split(","), progress) if query.rest else root)
+    if query.node:
+        settings = replace(request.settings, cores_per_node=query.node.slots)
         request = replace(request, settings=settings)
-    node = advice_request.node or node_of(study, request)
+    node = query.node or node_of(study, request)
     ensure_model(study, progress)
-    counts = _counts(study, advice_request, node)
+    counts = _counts(study, query, node)
     _, prediction = ensure_prediction(study, PredictArguments(tuple(counts), request), progress)
     rows = [row for row in prediction.counts if row.n in counts and draw_times(row) is not None]
     if not rows:
         raise P3SError(f"{root}: the run time is not known at {', '.join(map(str, counts))}")
-    value = np.stack(
-        [_draws(row, prediction.base, advice_request.objective, node) for row in rows], axis=1
-    )
+    value = np.stack([_draws(row, prediction.base, query.objective, node) for row in rows], axis=1)
     chance = np.bincount(value[1:].argmin(axis=1), minlength=len(rows)) / NUMBER
-    drawn_rows = zip(rows, value.T, regret_of(value[1:]).tolist(), chance.tolist(), strict=True)
-    choices = [_choice(*each, node) for each in drawn_rows]
+    drawn = zip(rows, value.T, regret_of(value[1:]).tolist(), chance.tolist(), strict=True)
+    choices = [_choice(*each, node) for each in drawn]
     best = min(choices, key=lambda choice: choice.regret).configuration.processes
-    own_reasons = _reasons(study, prediction, best, request, progress)
+    reasons = _reasons(study, prediction, best, request, progress)
     return AdviceFile(
-        advice_request.rest,
+        query.rest,
         node,
-        advice_request.nodes,
-        advice_request.cores,
+        query.nodes,
+        query.cores,
         Advice(
-            advice_request.objective,
-            tuple(sorted(choices, key=lambda choice: choice.regret)[: advice_request.top]),
+            query.objective,
+            tuple(sorted(choices, key=lambda choice: choice.regret)[: query.top]),
             len(rows),
         ),
         tuple(
@@ -86,31 +80,25 @@ def advised_counts(
         ),
         None,
         "",
-        own_reasons,
-        answers=tuple(_answers(rows, best, prediction, own_reasons)),
-        others=tuple(
-            each for each in filter_untrusted(prediction.reasons) if each not in own_reasons
-        ),
+        reasons,
+        answers=tuple(_answers(rows, best, prediction, reasons)),
+        others=tuple(each for each in filter_untrusted(prediction.reasons) if each not in reasons),
     )
 
 
-def _counts(study: Study, limits_asked: Asked, node: Node) -> list[int]:
+def _counts(study: Study, query: Asked, node: Node) -> list[int]:
     """Return the counts to choose from: those that are named, else traced ones and doublings."""
     traced = study.signature_counts()
-    law_of_counts, largest = load_model(study.root).admissible, max(traced)
-    limits = [limit for limit in (limits_asked.cores, limits_asked.nodes * node.slots) if limit]
+    rule, largest = load_model(study.root).admissible, max(traced)
+    limits = [limit for limit in (query.cores, query.nodes * node.slots) if limit]
     top = min(limits, default=_AHEAD * largest)
-    allowed_counts = (
-        range(1, top + 1) if law_of_counts is None else candidates(law_of_counts, top + 1)
-    )
+    valid = range(1, top + 1) if rule is None else candidates(rule, top + 1)
     doubled = [largest << k for k in range(1, top.bit_length()) if largest << k <= top]
-    near = (min((n for n in allowed_counts if n >= at), default=largest) for at in doubled)
-    counts_found = sorted(
-        n for n in {*(limits_asked.counts or {*traced, *near})} if not limits or n <= top
-    )
-    if not counts_found:
+    near = (min((n for n in valid if n >= at), default=largest) for at in doubled)
+    counts = sorted(n for n in {*(query.counts or {*traced, *near})} if not limits or n <= top)
+    if not counts:
         raise UsageError(f"no process count that can be predicted is within {top} cores")
-    return counts_found
+    return counts
 
 
 def _draws(row: Count, base: Count, objective: Objective, node: Node) -> Floats:

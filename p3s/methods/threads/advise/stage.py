@@ -53,72 +53,64 @@ from p3s.replay.settings import ReplaySettings
 _LADDER = 4
 
 
-def advise_threads(
-    root: Path, advice_request: Asked, request: Request, progress: Progress
-) -> AdviceFile:
+def advise_threads(root: Path, query: Asked, request: Request, progress: Progress) -> AdviceFile:
     """Return the best configurations of a study within limits.
 
     Raises UsageError where no configuration is admissible, P3SError as predictions do.
     """
     study = load_study(root)
     if not has_threads(study):
-        return advised_counts(root, advice_request, request, progress)
-    if not advice_request.nodes and not advice_request.cores:
+        return advised_counts(root, query, request, progress)
+    if not query.nodes and not query.cores:
         raise UsageError("--cores, --nodes: say how many there are, as in --cores 1024 --nodes 64")
-    node = advice_request.node or node_of(
-        at_threads(study, advice_request.rest, base_of(study)), request
-    )
-    if advice_request.threads:
-        check_fits(advice_request.threads, node)
+    node = query.node or node_of(at_threads(study, query.rest, base_of(study)), request)
+    if query.threads:
+        check_fits(query.threads, node)
     file = ensure_threads(study, node, progress)
-    ensure_base(study, file, advice_request.rest)
-    case = case_of(study, advice_request.rest)
+    ensure_base(study, file, query.rest)
+    case = case_of(study, query.rest)
     if not file.laws or case is None:
         raise P3SError(
             f"{root}: no law of threads: no times were taken; run p3s characterize --threads "
             "again with --work cpu"
         )
-    advice_request = replace(
-        advice_request, nodes=advice_request.nodes or -(-advice_request.cores // node.cores)
-    )
-    limits = _limits(case, node, advice_request)
-    configurations = admissible(limits)
-    counts_of = _ladder(configurations)
-    counts = sorted({n for each in counts_of.values() for n in each})
+    query = replace(query, nodes=query.nodes or -(-query.cores // node.cores))
+    limits = _limits(case, node, query)
+    options = admissible(limits)
+    ladder = _ladder(options)
+    counts = sorted({n for each in ladder.values() for n in each})
     predicted = surface(
         study,
-        PredictionRange(counts, sorted(counts_of), advice_request.rest, node=node),
+        PredictionRange(counts, sorted(ladder), query.rest, node=node),
         request,
         progress,
         only=True,
-        each={threads: tuple(ns) for threads, ns in counts_of.items()},
+        each={threads: tuple(ns) for threads, ns in ladder.items()},
     )
     progress.start("comparing configurations")
-    advisor = Advisor(file.laws, configurations, reasons=doubts(file))
-    work = _workload(case, file.laws, configurations, predicted, file.base)
-    advice = advisor.advise(work, advice_request.objective, advice_request.top)
+    advisor = Advisor(file.laws, options, reasons=doubts(file))
+    work = _workload(case, file.laws, options, predicted, file.base)
+    advice = advisor.advise(work, query.objective, query.top)
     cases = {rest: case_of(study, rest) for rest in inputs_in(study)}
-    usable_cases = {rest: each for rest, each in cases.items() if each is not None}
-    run, setting = _next(usable_cases, advisor, work, advice_request, node)
-    reasons_found, best = predicted.reasons, advice.best.configuration
+    usable = {rest: each for rest, each in cases.items() if each is not None}
+    run, setting = _next(usable, advisor, work, query, node)
+    reasons, best = predicted.reasons, advice.best.configuration
     if filter_untrusted(
-        reasons_found
+        reasons
     ):  # of all configurations: those of the advised one speak for themselves
-        alone = PredictionRange([best.processes], [best.threads], advice_request.rest, node=node)
-        reasons_found = surface(study, alone, request, progress, only=True).reasons
+        alone = PredictionRange([best.processes], [best.threads], query.rest, node=node)
+        reasons = surface(study, alone, request, progress, only=True).reasons
     return AdviceFile(
-        advice_request.rest,
+        query.rest,
         node,
-        advice_request.nodes,
-        advice_request.cores,
+        query.nodes,
+        query.cores,
         advice,
-        advisor.cells(work, advice_request.objective),
+        advisor.cells(work, query.objective),
         run,
         setting,
-        tuple(of_advice(reasons_found, ("wide", "threads-differ"))),
-        others=tuple(
-            each for each in filter_untrusted(predicted.reasons) if each not in reasons_found
-        ),
+        tuple(of_advice(reasons, ("wide", "threads-differ"))),
+        others=tuple(each for each in filter_untrusted(predicted.reasons) if each not in reasons),
     )
 
 
@@ -140,7 +132,7 @@ def advise(
     """
     if objective not in list(Objective):
         raise UsageError(f"advise: {objective!r} is not one of {', '.join(Objective)}")
-    advice_request = Asked(
+    query = Asked(
         nodes,
         cores,
         setting,
@@ -149,17 +141,17 @@ def advise(
         top=top,
     )
     request = request_of(AUTO, network, True, ReplaySettings())
-    return advise_threads(root, advice_request, request, progress).advice
+    return advise_threads(root, query, request, progress).advice
 
 
-def _limits(case: Case, node: Node, advice_request: Asked) -> Limits:
+def _limits(case: Case, node: Node, query: Asked) -> Limits:
     return Limits(
         node,
-        advice_request.nodes,
-        advice_request.cores or None,
-        advice_request.smt,
-        advice_request.threads,
-        advice_request.counts or (lambda n: admits(case.work.model.admissible, n)),
+        query.nodes,
+        query.cores or None,
+        query.smt,
+        query.threads,
+        query.counts or (lambda n: admits(case.work.model.admissible, n)),
         _footprint(case.filled) if node.memory else None,
     )
 
@@ -263,34 +255,30 @@ def _work_error(predicted: Surface) -> float:
 
 
 def _next(
-    cases: Mapping[str, Case], advisor: Advisor, work: Workload, advice_request: Asked, node: Node
+    cases: Mapping[str, Case], advisor: Advisor, work: Workload, query: Asked, node: Node
 ) -> tuple[NextRun | None, str]:
     """Return the run on one node that narrows the decision most, and the values of its input.
 
     None where none is possible. Runs of all values that have a model are candidates.
     """
     rests = list(cases)
-    candidate_work = [_candidates(case, advice_request, node, advisor) for case in cases.values()]
-    candidates = [at for configurations, _ in candidate_work for at in configurations]
+    works = [_candidates(case, query, node, advisor) for case in cases.values()]
+    candidates = [at for runs, _ in works for at in runs]
     if not candidates:
-        return None, advice_request.rest
-    each, times = (
-        np.concatenate([work_parts[k] for _, work_parts in candidate_work], axis=1) for k in (0, 1)
-    )
+        return None, query.rest
+    each, times = (np.concatenate([part[k] for _, part in works], axis=1) for k in (0, 1))
     none = np.zeros(len(candidates))
-    workload = Workload(each, times, Value(none, none, none))
-    of = [float(k) for k, (configurations, _) in enumerate(candidate_work) for _ in configurations]
-    best = next_runs(
-        advisor, work, candidates, workload, objective=advice_request.objective, workloads=of
-    )[0]
+    load = Workload(each, times, Value(none, none, none))
+    of = [float(k) for k, (runs, _) in enumerate(works) for _ in runs]
+    best = next_runs(advisor, work, candidates, load, objective=query.objective, workloads=of)[0]
     return best, rests[int(best.workload or 0)]
 
 
 def _candidates(
-    case: Case, advice_request: Asked, node: Node, advisor: Advisor
+    case: Case, query: Asked, node: Node, advisor: Advisor
 ) -> tuple[list[Configuration], tuple[np.ndarray, np.ndarray]]:
     """Return runs on one node that are possible, and their work and iterations by phase."""
-    limits = replace(_limits(case, node, advice_request), nodes=1, cores=None, footprint=None)
+    limits = replace(_limits(case, node, query), nodes=1, cores=None, footprint=None)
     largest = 4 * max(case.work.model.counts)
     configurations = [c for c in admissible(limits) if c.processes <= largest and not c.far]
     phases = [law.phase for law in advisor.laws]

@@ -149,10 +149,8 @@ def _objective(objective: Objective, value: Interval) -> str:
 def choices(file: AdviceFile) -> str:
     """Return the best configurations as a table."""
     head, cells = table_of(file.advice)
-    columns_kept = [k for k, name in enumerate(head) if not (file.answers and name in _OF_THREADS)]
-    return table(
-        [[row[k] for k in columns_kept] for row in cells], [head[k] for k in columns_kept], left=0
-    )
+    places = [k for k, name in enumerate(head) if not (file.answers and name in _OF_THREADS)]
+    return table([[row[k] for k in places] for row in cells], [head[k] for k in places], left=0)
 
 
 def table_of(advice: Advice) -> tuple[list[str], list[list[str]]]:
