@@ -548,13 +548,9 @@ _WORDS: Mapping[type, str] = {
 def check_sums(sums: Mapping[str, float], known: Mapping[str, TableFacts] | None) -> None:
     """Raise ValueError where sums over all tables are not those that their head says."""
     for name, value in sums.items() if known else ():
-        heads = (
-            [facts.sums[name] for facts in known.values() if name in facts.sums] if known else []
-        )
-        if heads and not math.isclose(
-            math.fsum(heads), value, rel_tol=_ROUNDING, abs_tol=_ROUNDING
-        ):
-            raise ValueError(f"the sum of {name} is {value:g}, the head says {math.fsum(heads):g}")
+        head = [facts.sums[name] for facts in known.values() if name in facts.sums] if known else []
+        if head and not math.isclose(math.fsum(head), value, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+            raise ValueError(f"the sum of {name} is {value:g}, the head says {math.fsum(head):g}")
 
 
 def sums_of_rows(repeat: np.ndarray, nbytes: np.ndarray, work: np.ndarray) -> dict[str, float]:

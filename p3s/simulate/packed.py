@@ -141,16 +141,9 @@ class PackedSteps:
             ctypes.c_void_p(order.ctypes.data),
             ctypes.byref(after),
         )
-        step, requests, place, first = out
+        step, done, place, first = out
         return replace(
-            self,
-            step=step,
-            done=requests,
-            place=place,
-            first=first,
-            order=order,
-            on=[],
-            _weighed=[],
+            self, step=step, done=done, place=place, first=first, order=order, on=[], _weighed=[]
         )
 
     def weighed(self, tally: Tally, only: Bools | None) -> Weighed:
