@@ -97,9 +97,9 @@ def rough(machine: Path | None) -> Network:
     if machine is not None and machine.exists():
         from p3s.machine.machinefile import Machine
 
-        found = Machine.load(machine)
-        if found.network:
-            return network_from_machine(found)
+        loaded_machine = Machine.load(machine)
+        if loaded_machine.network:
+            return network_from_machine(loaded_machine)
     return rough_network()
 
 
@@ -156,7 +156,7 @@ def run(
         results,
         work_scale=scale,
         rough=ready.rough,
-        own=usual_creation(ready.library.family),
+        creation=usual_creation(ready.library.family),
     )
     timed: tuple[Program, ...] = ()
     timed_results: dict[int, ProgramResult] = {}
@@ -216,10 +216,10 @@ class Launches:
             )
             if mine:
                 part_s = budget_s * len(mine) / len(programs)
-                done = self._launch(
+                results_of = self._launch(
                     [programs[i] for i in mine], placement.hosts or None, part_s, scale
                 )
-                results |= {mine[i]: result for i, result in done.items()}
+                results |= {mine[i]: result for i, result in results_of.items()}
         return results
 
     def _launch(
@@ -235,26 +235,26 @@ class Launches:
         from p3s.replay.launching import find_mpi, landing_problem, on_hosts, run_job
 
         world = self.ready.plan.world
-        found = self.ready.mpi or find_mpi(self.settings.launcher)  # says what is missing
+        mpi_install = self.ready.mpi or find_mpi(self.settings.launcher)  # says what is missing
         facts = {
             "hosts": hosts,
-            "mpi": [found.family, found.version],
+            "mpi": [mpi_install.family, mpi_install.version],
             "scale": scale,
-            "launcher": list(found.words),
+            "launcher": list(mpi_install.words),
             "pages": self.settings.pages,
         }
         keys = [self.store.key(program, world, facts) for program in programs]
-        known = {
+        stored = {
             i: result
             for i, key in enumerate(keys)
             if (result := self.store.get(key)) is not None
             and landing_problem(world, result.places, hosts) is None
         }
-        missing = [i for i in range(len(programs)) if i not in known]
+        missing = [i for i in range(len(programs)) if i not in stored]
         if not missing:
             self.say("everything is measured already (--again measures anew)")
-            return known
-        mpi = on_hosts(found, hosts, world)
+            return stored
+        mpi = on_hosts(mpi_install, hosts, world)
         with self.store.job() as directory:
             digest = write_job(
                 directory,
@@ -280,4 +280,4 @@ class Launches:
                     digest=digest,
                 )
         fresh = {i: result for i in missing if (result := self.store.get(keys[i])) is not None}
-        return known | fresh
+        return stored | fresh

@@ -55,9 +55,11 @@ def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
     from p3s.machine.programs import launcher_of
 
     workers.check_may_launch()
-    found = launcher_of(launcher, sys.executable)
-    install = found.install
-    return Mpi(found.words, install.family, install.version, install.mpicc, found.kind)
+    launcher_found = launcher_of(launcher, sys.executable)
+    install = launcher_found.install
+    return Mpi(
+        launcher_found.words, install.family, install.version, install.mpicc, launcher_found.kind
+    )
 
 
 def on_hosts(
@@ -164,18 +166,22 @@ def _find_misplaced(world: World, names: Sequence[str], hosts: Sequence[str]) ->
     where: dict[int, set[str]] = {}
     for process, name in zip(world.processes, names, strict=True):
         where.setdefault(process.node, set()).add(_short(name))
-    started = {node: " and ".join(sorted(found)) for node, found in where.items()}
-    for node, found in started.items():
+    started = {node: " and ".join(sorted(names_seen)) for node, names_seen in where.items()}
+    for node, host_found in started.items():
         others = [other for other in started if other < node]
         for other in others:
-            if len(where[node]) == 1 and (hosts[node] == hosts[other]) != (found == started[other]):
+            if len(where[node]) == 1 and (hosts[node] == hosts[other]) != (
+                host_found == started[other]
+            ):
                 return (
                     f"the processes for {hosts[other]} and {hosts[node]} were started on "
-                    f"{started[other]} and {found}; {_REMEDY}"
+                    f"{started[other]} and {host_found}; {_REMEDY}"
                 )
-        asked = _short(hosts[node])
-        if len(where[node]) > 1 or (asked != found and asked in started.values()):
-            return f"the processes for {hosts[node]} were started on {found}; {_REMEDY}"
+        host_expected = _short(hosts[node])
+        if len(where[node]) > 1 or (
+            host_expected != host_found and host_expected in started.values()
+        ):
+            return f"the processes for {hosts[node]} were started on {host_found}; {_REMEDY}"
     return None
 
 
@@ -196,8 +202,8 @@ _SHM_NAMES = re.compile(r"(vader_segment|sm_segment|openmpi|ompi|mpich|mpi_|psm2
 def what_is_seen(directory: Path, size: int) -> str:
     """Return which processes of a job are stopped, else not out of MPI_Init, else what they do."""
     doing = pending(directory)
-    there = {int(path.name) for path in directory.glob("pages-*/*[0-9]")}
-    early = [f"process {rank}" for rank in range(size) if rank not in there]
+    registered = {int(path.name) for path in directory.glob("pages-*/*[0-9]")}
+    early = [f"process {rank}" for rank in range(size) if rank not in registered]
     stopped = [text for text in doing.values() if text.endswith(STOPPED)]
     if early and not stopped and all(text.endswith(STARTING) for text in doing.values()):
         return f"{_join_some(early, ', ')} in MPI_Init, or before it"
@@ -241,13 +247,13 @@ def run_job(
     directory = Path(directory).absolute()
     job = read_job(directory, digest)
     program = _program(mpi, job.settings.library, worker)
-    told = [str(directory), str(world.size), digest]
-    words = [*write_hosts(mpi, directory), *program, *told]
-    said = _Output(progress)
+    arguments = [str(directory), str(world.size), digest]
+    words = [*write_hosts(mpi, directory), *program, *arguments]
+    output = _Output(progress)
     since = time.time()
     problem: str | None = None
     wall_s = 0.0
-    seen: list[str] = []
+    activity: list[str] = []
     with Witness(directory, world.size) as witness:
         try:
             wall_s = run_traced(
@@ -256,9 +262,9 @@ def run_job(
                 directory / "run",
                 timeout_s=timeout_s,
                 trace=False,
-                on_output=said,
+                on_output=output,
                 sharing=shares_cores(mpi, world),
-                on_timeout=lambda: seen.append(what_is_seen(directory, world.size)),
+                on_timeout=lambda: activity.append(what_is_seen(directory, world.size)),
             ).wall_s
         except P3SError as err:
             problem = str(err)
@@ -266,11 +272,11 @@ def run_job(
             remove_shared_memory(since)
     # Some launchers return 0 when a process has left early.
     if problem is not None or not (directory / DONE).exists():
-        said.table()
-        why = said.failure() or witness.first or problem or _EARLY
-        if seen:
-            what = f": {seen[0]}" if seen[0] else ""
-            why = f"not done after {timeout_s:g} s (--timeout gives it more time){what}"
+        output.table()
+        why = output.failure() or witness.first or problem or _EARLY
+        if activity:
+            detail = f": {activity[0]}" if activity[0] else ""
+            why = f"not done after {timeout_s:g} s (--timeout gives it more time){detail}"
         raise P3SError(f"the replay failed: {why}")
     results = [path for path in map(job.result_path, range(len(job.heads))) if path.exists()]
     if results and (elsewhere := landing_problem(world, read_result(results[0]).places, hosts)):
@@ -290,10 +296,10 @@ def _program(mpi: Mpi, library: Path, worker: Sequence[str]) -> list[str]:
     root = str(Path(errors.__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     settings = [f"PYTHONPATH={path}", f"P3S_REPLAY_MPI={mpi.family}"]
-    found = library_of(str(library))
-    if found and found[1]:
+    mpi_library = library_of(str(library))
+    if mpi_library and mpi_library[1]:
         # Left alone, mpi4py takes the first MPI it finds, not the one the launcher belongs to.
-        settings.append(f"MPI4PY_LIBMPI={found[1]}")
+        settings.append(f"MPI4PY_LIBMPI={mpi_library[1]}")
     return ["/usr/bin/env", *settings, sys.executable, "-P", *worker]
 
 
@@ -303,7 +309,7 @@ def remove_shared_memory(since: float) -> list[str]:
     Only files of this user that came up after ``since`` (seconds of the epoch) and that no living
     process has mapped or open. Returns their names.
     """
-    left = {}
+    leftover = {}
     with contextlib.suppress(OSError):
         for path in _SHM.iterdir():
             with contextlib.suppress(OSError):
@@ -314,14 +320,14 @@ def remove_shared_memory(since: float) -> list[str]:
                     and facts.st_ctime >= since - 1.0
                     and path.is_file()
                 ):
-                    left[str(path)] = path
-    if left:
+                    leftover[str(path)] = path
+    if leftover:
         for name in in_use():
-            left.pop(name, None)
-    for path in left.values():
+            leftover.pop(name, None)
+    for path in leftover.values():
         with contextlib.suppress(OSError):
             path.unlink()
-    return sorted(left)
+    return sorted(leftover)
 
 
 def in_use() -> Iterable[str]:
@@ -359,22 +365,22 @@ class _Output:
             elif self._progress is not None and line.startswith("measured "):
                 self._progress(line)
 
-    def _marked(self, mark: str) -> list[str]:
-        found = [line.partition(mark)[2].strip() for line in [*self._lines, self._rest["stderr"]]]
-        return [part for part in found if part]
+    def _marked_texts(self, mark: str) -> list[str]:
+        texts = [line.partition(mark)[2].strip() for line in [*self._lines, self._rest["stderr"]]]
+        return [part for part in texts if part]
 
     def table(self) -> None:
         """Hand on what every process waited for, if the job did not move."""
         if self._progress is not None:
-            for line in sorted(self._marked(STALL_MARK), key=_process):
+            for line in sorted(self._marked_texts(STALL_MARK), key=_process):
                 self._progress(line)
 
     def failure(self) -> str | None:
         """Return the most telling thing the processes said, if any of them said why."""
-        errors = self._marked(ERROR_MARK)
+        errors = self._marked_texts(ERROR_MARK)
         if errors:
             return errors[0]
-        stalled = sorted(self._marked(STALL_MARK), key=_process)
+        stalled = sorted(self._marked_texts(STALL_MARK), key=_process)
         if stalled:
             return f"nothing moved any more; pending: {_join_some(stalled)}"
         # The last line of a traceback names the exception.

@@ -47,15 +47,15 @@ def write_archive(folder: Path, mpicc: str | None = None) -> TracerArchive:
             " with --mpicc"
         )
     texts, _ = build.tracer_sources(install.mpicc)
-    kept = {name: text for name, text in texts.items() if name not in _SHARED_ONLY}
+    archived = {name: text for name, text in texts.items() if name not in _SHARED_ONLY}
     target, options = folder / ARCHIVE, folder / OPTIONS
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
-            objects = build.compile_objects(install.mpicc, kept, work, _FLAGS)
-            made = os.path.join(work, ARCHIVE)
-            run_tool([_ar(), "rcs", made, *objects], "put the tracer into an archive")
-            os.replace(made, target)
+            objects = build.compile_objects(install.mpicc, archived, work, _FLAGS)
+            archive = os.path.join(work, ARCHIVE)
+            run_tool([_ar(), "rcs", archive, *objects], "put the tracer into an archive")
+            os.replace(archive, target)
         options.write_text(_options(target.resolve(), texts["wrappers.c"].decode()))
     except OSError as error:
         raise P3SError(f"{folder}: cannot be written: {error.strerror}") from error
@@ -63,10 +63,10 @@ def write_archive(folder: Path, mpicc: str | None = None) -> TracerArchive:
 
 
 def _ar() -> str:
-    found = shutil.which("ar") or shutil.which("gcc-ar")
-    if found is None:
+    path = shutil.which("ar") or shutil.which("gcc-ar")
+    if path is None:
         raise P3SError("no ar on PATH; install binutils")
-    return found
+    return path
 
 
 def _options(archive: Path, wrappers: str) -> str:

@@ -72,8 +72,8 @@ def this_launch(env: Mapping[str, str] = os.environ) -> Launch | None:
     if proxy is not None and "OMPI_COMM_WORLD_RANK" not in env:
         # Where mpiexec listens, and which of several groups of ranks.
         words = _words(proxy)
-        given = dict(zip(words, words[1:], strict=False))
-        port, group = given.get("--control-port"), given.get("--pgid", "")
+        options_given = dict(zip(words, words[1:], strict=False))
+        port, group = options_given.get("--control-port"), options_given.get("--pgid", "")
         if port:
             return Launch(f"hydra {port} {group}", True)
     for rank, names in _VARIABLES:
@@ -113,17 +113,20 @@ def claim(folder: Path, launch: Launch | None) -> None:
     host, pid = socket.gethostname(), os.getpid()
     path = folder / (NAME if launch.everywhere else f"{NAME}-{host}")
     text = "\n".join((launch.name, host, str(pid), born(pid), ""))
-    if _taken(path, text, launch):
+    if _claimed_by_other(path, text, launch):
         with compiling.lock_cache("claim"):  # of those that find an old one, one takes its place
-            if _taken(path, text, launch, gone=True):
+            if _claimed_by_other(path, text, launch, alive=True):
                 raise P3SError(
                     f"{folder}: another launch is about to write its captures there; choose"
                     " another directory with -o"
                 )
 
 
-def _taken(path: Path, text: str, launch: Launch, gone: bool = False) -> bool:
-    """Put a claim in place; tell whether another launch's is there (``gone``: and still runs)."""
+def _claimed_by_other(path: Path, text: str, launch: Launch, alive: bool = False) -> bool:
+    """Put a claim in place; tell whether another launch's is there.
+
+    ``alive``: only where it still runs.
+    """
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(6)}")
     try:
         fresh.write_text(text, "utf-8", "surrogateescape")
@@ -135,7 +138,7 @@ def _taken(path: Path, text: str, launch: Launch, gone: bool = False) -> bool:
         name, _, rest = path.read_text("utf-8", "surrogateescape").partition("\n")
         if name == launch.name:
             return False
-        if not gone or _runs(path, rest.split("\n")):
+        if not alive or _runs(path, rest.split("\n")):
             return True
         os.replace(fresh, path)
         return False
@@ -159,9 +162,9 @@ _RANK_FILE = re.compile(r"rank-(\d{6,})\.p3t")
 _FORGET_S = 60.0
 
 
-def default_dir(here: Place) -> Path:
+def default_dir(placement: Place) -> Path:
     """Return where the captures of this launch go when the user names no place."""
-    return Path(f"p3s-np{here.size or 1}")
+    return Path(f"p3s-np{placement.size or 1}")
 
 
 def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) -> None:
@@ -177,17 +180,17 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
         # The study is not known, so neither whether another count shares cores: what is right for
         # all of them, as a study holds one unit.
         recording = replace(recording, work=CPU)
-    here = place()
+    placement = place()
     if run_dir is None and (started := _started_by_p3s()):
-        _become(program, program_path(program[0]), here, started, os.environ)
-    folder = Path(os.path.abspath(run_dir or default_dir(here)))
+        _become(program, program_path(program[0]), placement, started, os.environ)
+    folder = Path(os.path.abspath(run_dir or default_dir(placement)))
     path = program_path(program[0])
     _refuse_taken(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise P3SError(f"{folder}: cannot be made: {error.strerror}; use -o") from error
-    tracer = tracer_for(path, here)
+    tracer = tracer_for(path, placement)
     launched = this_launch()
     claim(folder, launched)
     _refuse_taken(folder)  # another launch may have had it in the meantime
@@ -195,37 +198,37 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
         "P3S_RUN_ID": launched.run_id if launched else "",
         **os.environ,
         **recording.environment(folder),
-        "P3S_LAUNCHED": str(here.size or 0),
+        "P3S_LAUNCHED": str(placement.size or 0),
         "P3S_PROGRAM": str(number_of(program)),
     }
-    shared = bool(here.local_size and here.local_size > cores())
+    shared = bool(placement.local_size and placement.local_size > cores())
     if shared:
         env = {**SHARING, **env}
     static = mpi.library_of(path) is None and mpi.is_static(path) and not has_tracer(path)
-    if not here.rank and static:
+    if not placement.rank and static:
         # Not refused: it may be a tool that holds the name and starts the program.
         print(
             f"p3s: warning: {path} has MPI linked statically and will not be traced; {relink()}",
             file=sys.stderr,
         )
     write_program(folder, program, os.getcwd())
-    if not here.rank:
-        _write_info(folder, program, here, tracer, recording, shared)
-    _become(program, path, here, folder, env)
+    if not placement.rank:
+        _write_info(folder, program, placement, tracer, recording, shared)
+    _become(program, path, placement, folder, env)
 
 
 def _started_by_p3s() -> Path | None:
     """Return where a launch of P3S captures whose tracer something on the way has dropped."""
     folder = Path(os.environ.get("P3S_TRACE_DIR", ""))
-    there = folder.is_absolute() and folder.is_dir() and not any(folder.glob("rank-*.p3t"))
-    return folder if there else None
+    untouched = folder.is_absolute() and folder.is_dir() and not any(folder.glob("rank-*.p3t"))
+    return folder if untouched else None
 
 
 def _become(
-    program: Sequence[str], path: str, here: Place, folder: Path, variables: Mapping[str, str]
+    program: Sequence[str], path: str, placement: Place, folder: Path, variables: Mapping[str, str]
 ) -> None:
     """Become a program with the tracer in front of other preloads; does not return."""
-    tracer, env = tracer_for(path, here), dict(variables)
+    tracer, env = tracer_for(path, placement), dict(variables)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, its successor must not
         signal.signal(number, signal.SIG_DFL)
     loaded = preload(tracer.path, env.pop("LD_PRELOAD", ""))
@@ -260,7 +263,7 @@ def _refuse_taken(folder: Path) -> None:
 def _write_info(
     folder: Path,
     program: Sequence[str],
-    here: Place,
+    placement: Place,
     tracer: build.TracerBuild,
     recording: Recording,
     shared: bool,
@@ -270,7 +273,7 @@ def _write_info(
     info: dict[str, Any] = {
         "schema": RUN_SCHEMA,
         "schema_version": SCHEMA_VERSION,
-        "np": here.size or 1,
+        "np": placement.size or 1,
         "argv": list(program),
         **origin,
         "signed": sign(program, str(origin["directory"]), tracer.mpicc),
@@ -306,50 +309,50 @@ def _known_path(program: str, library: tuple[str, str] | None, above: str | None
     return compiling.cache_dir() / f"known-{digest[:20]}.json"
 
 
-def tracer_for(program: str, here: Place) -> build.TracerBuild:
+def tracer_for(program: str, placement: Place) -> build.TracerBuild:
     """Return the tracer for a program, found once and remembered: ranks start together.
 
     Finding it asks every compiler on PATH and may compile; the ranks that come later read a
     file. Errors: P3SError as build.ensure_tracer.
     """
     library, above = mpi.library_of(program), launcher_above()
-    known = _known_path(program, library, above)
-    found, python = _recall(known)
-    if found is None:
+    lookup = _known_path(program, library, above)
+    tracer, python = _recall(lookup)
+    if tracer is None:
         with compiling.lock_cache("lookup"):
-            found, python = _recall(known)
-            if found is None:
-                found = build.ensure_tracer(None, program, above, here.family)
+            tracer, python = _recall(lookup)
+            if tracer is None:
+                tracer = build.ensure_tracer(None, program, above, placement.family)
                 python = mpi.library_of_python(program) if library is None else None
-                row = {"path": str(found.path), "version": found.version, "mpicc": found.mpicc}
-                text = json.dumps({**row, "family": found.mpi_family, "python": python})
-                write_bytes(known, text.encode("utf-8", "surrogateescape"))
-    if library and library[0] != found.mpi_family:
+                row = {"path": str(tracer.path), "version": tracer.version, "mpicc": tracer.mpicc}
+                text = json.dumps({**row, "family": tracer.mpi_family, "python": python})
+                write_bytes(lookup, text.encode("utf-8", "surrogateescape"))
+    if library and library[0] != tracer.mpi_family:
         raise P3SError(f"{program}: uses {library[1]}, for which there is no tracer; p3s doctor")
-    if library and here.family and library[0] != here.family:
+    if library and placement.family and library[0] != placement.family:
         raise P3SError(
             f"{program}: is linked to {library[1] or library[0]}, but was started by the launcher"
-            f" of another MPI ({here.family}); start it with the mpiexec of its own MPI"
+            f" of another MPI ({placement.family}); start it with the mpiexec of its own MPI"
         )
-    if python and here.family and python[0] != here.family:
+    if python and placement.family and python[0] != placement.family:
         raise P3SError(
             f"{program}: mpi4py loads {python[1]}, but was started by the launcher of another MPI"
-            f" ({here.family}); {mpi.remedy_for(python[1], here.family)}"
+            f" ({placement.family}); {mpi.remedy_for(python[1], placement.family)}"
         )
-    return found
+    return tracer
 
 
-def _recall(known: Path) -> tuple[build.TracerBuild | None, tuple[str, str] | None]:
+def _recall(lookup: Path) -> tuple[build.TracerBuild | None, tuple[str, str] | None]:
     """Return the remembered tracer and, of a Python, (family, library) that its mpi4py loads."""
     try:
-        row = parse_json(known.read_bytes())
-        found = build.TracerBuild(Path(row["path"]), row["family"], row["version"], row["mpicc"])
+        row = parse_json(lookup.read_bytes())
+        tracer = build.TracerBuild(Path(row["path"]), row["family"], row["version"], row["mpicc"])
         python = (str(row["python"][0]), str(row["python"][1])) if row["python"] else None
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None, None
-    if found.path.parent != known.parent or not compiling.is_sound(found.path):
+    if tracer.path.parent != lookup.parent or not compiling.is_sound(tracer.path):
         return None, None
-    return found, python
+    return tracer, python
 
 
 def first_to_say(text: str) -> bool:

@@ -94,8 +94,8 @@ def _versions() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_version()} ({platform.python_implementation()})"
     yield "libc", " ".join(platform.libc_ver()).strip() or "not known"
     compiler = shutil.which("cc") or shutil.which("gcc")
-    said = mpi.ask([compiler, "--version"], timeout_s=5.0) if compiler else None
-    yield "compiler", said.partition("\n")[0] if said else "none that answers"
+    banner = mpi.ask([compiler, "--version"], timeout_s=5.0) if compiler else None
+    yield "compiler", banner.partition("\n")[0] if banner else "none that answers"
     came = ", ".join(f"{each.family} {each.version}" for each in compiling.libraries())
     yield "prebuilt", f"C for {came} came with P3S" if came else "no compiled C came with P3S"
 
@@ -128,11 +128,11 @@ def _field(path: Path, name: str, mark: str) -> str:
 
 def _run_checks(look: Callable[[], Sequence[Check]]) -> Iterator[tuple[str, str]]:
     try:
-        found = look()
+        checks = look()
     except Exception as error:  # what is to be reported may be just that
         yield "doctor", f"failed: {type(error).__name__}: {str(error)[:500]}"
         return
-    for check in found:
+    for check in checks:
         yield f"{check.status.upper():4} {check.name}", check.detail
 
 
@@ -197,7 +197,7 @@ def hider(environment: Mapping[str, str] | None = None) -> Callable[[str], str]:
     network, and the values of variables that are named as secrets are. ``root`` is no name.
     """
     env = os.environ if environment is None else environment
-    known = [
+    patterns = [
         *((_words(name, any_case=True), HIDDEN_USER) for name in _users(env)),
         *((_words(name, r"(?:\.[\w-]+)*"), HIDDEN_HOST) for name in _hosts(env)),
     ]
@@ -208,7 +208,7 @@ def hider(environment: Mapping[str, str] | None = None) -> Callable[[str], str]:
         for value, label in literal:
             text = text.replace(value, label)
         text = _MAIL.sub(HIDDEN_ADDRESS, _PATH.sub(_without_place, text))
-        for pattern, label in known:
+        for pattern, label in patterns:
             text = pattern.sub(label, text)
         return _HEXADECIMAL.sub(HIDDEN_ADDRESS, _NUMBERS.sub(HIDDEN_ADDRESS, text))
 
@@ -232,17 +232,17 @@ def _words(name: str, behind: str = "", *, any_case: bool = False) -> re.Pattern
     return re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}{behind}(?![A-Za-z0-9])", flags)
 
 
-def _longest_first(found: Iterable[str], but: tuple[str, ...] = ("",)) -> list[str]:
-    return sorted({each for each in found if each not in but}, key=lambda each: (-len(each), each))
+def _longest_first(values: Iterable[str], but: tuple[str, ...] = ("",)) -> list[str]:
+    return sorted({each for each in values if each not in but}, key=lambda each: (-len(each), each))
 
 
 def _users(env: Mapping[str, str]) -> list[str]:
     """Return the names of the user: of the account, and the person's."""
-    found = [env.get("USER", ""), env.get("LOGNAME", "")]
+    names = [env.get("USER", ""), env.get("LOGNAME", "")]
     with suppress(KeyError):  # a number without an entry, as in containers
         entry = pwd.getpwuid(os.getuid())
-        found += [entry.pw_name, entry.pw_gecos.partition(",")[0]]
-    return _longest_first(found, _NO_USERS)
+        names += [entry.pw_name, entry.pw_gecos.partition(",")[0]]
+    return _longest_first(names, _NO_USERS)
 
 
 def _hosts(env: Mapping[str, str]) -> list[str]:

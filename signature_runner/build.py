@@ -33,8 +33,8 @@ class TracerBuild:
 
 def source_paths() -> list[Path]:
     """Return the tracer's own C files and headers, in the order of their names."""
-    found = [*_FOLDER.glob("p3s_*.c"), *_FOLDER.glob("p3s_*.h")]
-    return sorted(path for path in found if path.name != _COUNTER)
+    paths = [*_FOLDER.glob("p3s_*.c"), *_FOLDER.glob("p3s_*.h")]
+    return sorted(path for path in paths if path.name != _COUNTER)
 
 
 def generator_paths() -> list[Path]:
@@ -82,8 +82,8 @@ def tracer_sources(mpicc: str) -> tuple[dict[str, bytes], str]:
     if text is None:
         raise P3SError(f"{mpicc} cannot read mpi.h; run `p3s doctor`")
     header, wrappers = generate.generate(text)
-    made = {"p3s_generated.h": header.encode(), "wrappers.c": wrappers.encode()}
-    return {**{path.name: path.read_bytes() for path in source_paths()}, **made}, text
+    generated = {"p3s_generated.h": header.encode(), "wrappers.c": wrappers.encode()}
+    return {**{path.name: path.read_bytes() for path in source_paths()}, **generated}, text
 
 
 def ensure_tracer(
@@ -100,15 +100,15 @@ def ensure_tracer(
     Errors: P3SError when there is no usable mpicc or it does not compile.
     """
     install = mpi.describe(mpicc) if mpicc else mpi.mpi_for(program, launcher, likely)
-    if not mpicc and (made := _came_along(install, program, launcher, likely)):
-        return made
+    if not mpicc and (build := _came_along(install, program, launcher, likely)):
+        return build
     if install is None:
-        wanted = mpi.library_of(program) or mpi.library_of_python(program) if program else None
+        library = mpi.library_of(program) or mpi.library_of_python(program) if program else None
         if mpicc:
             raise P3SError(f"{mpicc} does not compile MPI programs; run `p3s doctor`")
-        if wanted:
+        if library:
             raise P3SError(
-                f"{program} uses {wanted[1] or wanted[0]}, but no mpicc of that MPI is on PATH;"
+                f"{program} uses {library[1] or library[0]}, but no mpicc of that MPI is on PATH;"
                 " install its development package or put its bin directory on PATH"
             )
         raise P3SError("no mpicc found; install an MPI (for example `pip install mpich`)")
@@ -127,13 +127,13 @@ def _came_along(
     install: mpi.MpiInstall | None, program: str | None, launcher: str | None, likely: str | None
 ) -> TracerBuild | None:
     """Return the tracer that came with P3S for a program's MPI, None where none fits."""
-    found = compiling.runtime(program, launcher, likely)
-    if found is None:
+    install_found = compiling.runtime(program, launcher, likely)
+    if install_found is None:
         return None
-    library, of = found
-    made = compiling.taken(f"tracer-{of.family}.so", generator_paths(), FLAGS, library)
+    library, of = install_found
+    tracer = compiling.taken(f"tracer-{of.family}.so", generator_paths(), FLAGS, library)
     mpicc = install.mpicc if install and install.family == of.family else ""
-    return TracerBuild(made, of.family, of.version, mpicc) if made else None
+    return TracerBuild(tracer, of.family, of.version, mpicc) if tracer else None
 
 
 def ensure_counter() -> Path:
@@ -142,8 +142,8 @@ def ensure_counter() -> Path:
     What qemu itself defines is resolved when it loads the plugin. Errors: P3SError when it did not
     come and there is no C compiler.
     """
-    made = compiling.taken(COUNTER_NAME, COUNTER_SOURCES, COUNTER_FLAGS)
-    return made or compile_cached(
+    plugin = compiling.taken(COUNTER_NAME, COUNTER_SOURCES, COUNTER_FLAGS)
+    return plugin or compile_cached(
         COUNTER_NAME,
         COUNTER_SOURCES,
         COUNTER_FLAGS,

@@ -125,7 +125,7 @@ def _wait_for_mark(pages: list[mmap.mmap], limit_s: float) -> bool:
     until = time.monotonic_ns() + int(limit_s * 1e9)
     when = _Time(until // 10**9, until % 10**9)
     libc = ctypes.CDLL(None, use_errno=True)
-    got = libc.syscall(
+    result = libc.syscall(
         _SYS_FUTEX_WAITV, waits, len(pages), 0, ctypes.byref(when), time.CLOCK_MONOTONIC
     )
-    return got >= 0 or ctypes.get_errno() in (errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR)
+    return result >= 0 or ctypes.get_errno() in (errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR)

@@ -100,45 +100,45 @@ class EndedRun:
 
     def verdict(self) -> Verdict:
         """Judge the run."""
-        found = self._judged()
-        rank = find_uncounted(self.captures) if self.counted and not found.error else None
+        judgement = self._judge()
+        rank = find_uncounted(self.captures) if self.counted and not judgement.error else None
         if rank is not None:
             error = (
                 f"{self.shown}: the instructions of rank {rank} were not counted, because it"
                 " ran outside of qemu; name the program itself, not a script or program that starts"
                 " it, or use --work cpu"
             )
-            found = Verdict("failed", error)
-        return replace(found, work_unit=work_unit(self.captures))
+            judgement = Verdict("failed", error)
+        return replace(judgement, work_unit=work_unit(self.captures))
 
-    def _judged(self) -> Verdict:
-        np, shown, captures, run_dir = self.np, self.shown, self.captures, self.run_dir
+    def _judge(self) -> Verdict:
+        np, label, captures, run_dir = self.np, self.shown, self.captures, self.run_dir
         sizes = {capture.header.size for capture in captures.values()}
         ended = sorted(r for r, capture in captures.items() if capture.complete)
-        status, left = ("partial", CAPTURES) if captures else ("failed", "")
+        status, left_files = ("partial", CAPTURES) if captures else ("failed", "")
         if self.traced and sizes == {1} and np > 1:
             return Verdict(
                 "failed",
-                f"{shown}: ran as {np} separate programs of 1 rank, not as one of {np}: the program"
+                f"{label}: ran as {np} separate programs of 1 rank, not as one of {np}: the program"
                 f" uses another MPI than {self.command.launcher}; {self._remedy()}",
             )
         if self.traced and captures and sizes != {np}:
             return Verdict(
                 "failed",
-                f"{shown}: has {max(sizes)} ranks, not the {np} asked for; check where {{np}}"
+                f"{label}: has {max(sizes)} ranks, not the {np} asked for; check where {{np}}"
                 " stands",
             )
         if self.timeout_s is not None:
             return Verdict(
                 status,
-                f"{shown}: not finished after {self.timeout_s:g} s at {np} ranks, stopped;"
+                f"{label}: not finished after {self.timeout_s:g} s at {np} ranks, stopped;"
                 f"{describe_timeout(captures, program_said(run_dir).text)}",
-                left=left,
+                left=left_files,
             )
         if (run_dir / "other-mpi").exists():
             return Verdict(
                 "failed",
-                f"{shown}: uses {_first_line(run_dir / 'other-mpi')}, another MPI than"
+                f"{label}: uses {_first_line(run_dir / 'other-mpi')}, another MPI than"
                 f" {self.command.launcher}; {self._remedy()}",
             )
         if self.unfinalized and len(ended) == np and any(map(_no_finalize, captures.values())):
@@ -146,8 +146,8 @@ class EndedRun:
         if self.code not in (0, self.accepted) or (self.code and self.traced and len(ended) < np):
             if len(ended) == np:
                 status = "failed"  # nothing is missing, but the program says it went wrong
-            why, left = self._failure()
-            return Verdict(status, why, left=left)
+            why, left_files = self._failure()
+            return Verdict(status, why, left=left_files)
         if not self.traced:
             return Verdict("complete")
         if not captures:
@@ -155,7 +155,7 @@ class EndedRun:
         stopped = [rank for rank, capture in captures.items() if capture.header.stopped_early]
         if stopped:
             problem = (
-                f"{shown}: ran to its end, but recording stopped early on rank {stopped[0]}"
+                f"{label}: ran to its end, but recording stopped early on rank {stopped[0]}"
                 f"{_warning(run_dir)}"
             )
             return Verdict("partial", None, [problem])
@@ -163,9 +163,9 @@ class EndedRun:
             rank = min(set(range(np)) - set(ended))
             return Verdict(
                 "partial",
-                f"{shown}: rank {rank} of {np} ended without MPI_Finalize"
+                f"{label}: rank {rank} of {np} ended without MPI_Finalize"
                 f"{last_call(captures.get(rank))}{self._way()}",
-                left=left,
+                left=left_files,
             )
         return Verdict("complete")
 
@@ -198,14 +198,14 @@ class EndedRun:
         if self.traced and not captures:
             return self._before_init(death.how)
         words = _reason(death.how, program_said(self.run_dir))
-        said = f": {words}" if words else ""
+        text = f": {words}" if words else ""
         if death.how.end is End.EXITED and captures and all(c.complete for c in captures.values()):
-            said += f"; if this is its normal end, add --accept-exit {self.code}"
+            text += f"; if this is its normal end, add --accept-exit {self.code}"
         if death.rank is not None and death.how.end in (End.NO_FINALIZE, End.UNKNOWN):
-            said += self._way()
-        return f"{self.shown}: {self._ended(death)}{said}", CAPTURES if captures else ""
+            text += self._way()
+        return (f"{self.shown}: {self._describe_death(death)}{text}", CAPTURES if captures else "")
 
-    def _ended(self, death: Death) -> str:
+    def _describe_death(self, death: Death) -> str:
         """Return which rank ended how and where."""
         how, captures = str(death.how), self.captures
         # An MPI_Abort can return and its caller go on until the launcher ends it.
@@ -230,21 +230,23 @@ class EndedRun:
         words.
         """
         run_dir, launcher = self.run_dir, Path(self.command.launcher).name
-        own, said = launcher_said(run_dir, launcher), program_said(run_dir)
+        from_launcher, from_program = launcher_said(run_dir, launcher), program_said(run_dir)
         crashed = how.end is End.SIGNALLED
-        if not own.text and not said.text and not crashed:
-            own = launcher_error(run_dir, launcher)
-        if own.text and not crashed:
+        if not from_launcher.text and not from_program.text and not crashed:
+            from_launcher = launcher_error(run_dir, launcher)
+        if from_launcher.text and not crashed:
             text = (
-                f"{own.text}; {self.shown} was not started at {self.ranks}, or failed before"
-                " MPI_Init returned"
+                f"{from_launcher.text}; {self.shown} was not started at {self.ranks}, or failed"
+                " before MPI_Init returned"
             )
-            return text + (f": {said.text}" if said.file == OUTPUTS[0] else ""), own.file
-        words = _reason(how, said) or own.text
+            return text + (
+                f": {from_program.text}" if from_program.file == OUTPUTS[0] else ""
+            ), from_launcher.file
+        words = _reason(how, from_program) or from_launcher.text
         text = f"{self.shown}: failed at {self.ranks} before MPI_Init returned"
         text += (f" ({how})" if str(how) else "") + (f": {words}" if words else "")
         written = next((name for name in OUTPUTS if tail(run_dir / name).strip()), "")
-        return text, said.file or own.file or written
+        return text, from_program.file or from_launcher.file or written
 
     def _no_call(self) -> str:
         """Return why a program made no MPI call that was seen."""
@@ -290,27 +292,27 @@ def _no_finalize(capture: Capture) -> bool:
 
 def captures_of(run_dir: Path) -> dict[int, Capture]:
     """Return the readable captures of a run by rank."""
-    found = {}
+    captures = {}
     for path in sorted(run_dir.glob("rank-*.p3t")):
         try:
             capture = read_capture(path, completions=False, each=len)
         except P3SError:
             continue
-        found[capture.header.rank] = capture
-    return found
+        captures[capture.header.rank] = capture
+    return captures
 
 
 def _first_line(path: Path) -> str:
     return tail(path).strip().partition("\n")[0]
 
 
-def _reason(how: RankEnd, said: Words) -> str:
+def _reason(how: RankEnd, last_words: Words) -> str:
     """Return the program's last words where they are why it ended, "" where that is not known.
 
     Whom a signal ends had no time for words, but for SIGABRT, which a program sends itself.
     """
     surprised = how.end is End.SIGNALLED and how.value != signal.SIGABRT.name
-    return "" if surprised and not said.error else said.text
+    return "" if surprised and not last_words.error else last_words.text
 
 
 def _warning(run_dir: Path) -> str:

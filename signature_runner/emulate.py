@@ -38,13 +38,13 @@ def emulator() -> str:
     Errors: P3SError that says how to install it.
     """
     name = f"qemu-{platform.machine()}"
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise P3SError(
             f"{name}: not found; --work instructions runs the program in it: install qemu-user"
             " (Debian: apt install qemu-user), or use --work cpu"
         )
-    return found
+    return path
 
 
 def _plugin(counter: Path, run_dir: Path) -> str:
@@ -105,14 +105,14 @@ def _interpreter(path: str, head: bytes) -> list[str]:
     words = shlex.split(argument)
     while words and (words[0] == "-S" or "=" in words[0]):
         words.pop(0)
-    found = shutil.which(words[0]) if words else None
-    if found is None:
+    interpreter = shutil.which(words[0]) if words else None
+    if interpreter is None:
         raise P3SError(f"{path}: its first line names an interpreter that is not there: {line}")
-    return [found, *words[1:]]
+    return [interpreter, *words[1:]]
 
 
 def _check_machine(path: str, head: bytes) -> None:
-    wanted = _MACHINES.get(platform.machine())
+    required_machine = _MACHINES.get(platform.machine())
     if head[:4] != b"\x7fELF" or len(head) < 20:
         raise P3SError(
             f"{path}: neither a program nor a script with a #! line; --work instructions cannot"
@@ -120,7 +120,7 @@ def _check_machine(path: str, head: bytes) -> None:
         )
     order = "<" if head[5] == 1 else ">"
     (machine,) = struct.unpack_from(f"{order}H", head, 18)
-    if wanted is not None and (machine != wanted or head[4] != 2):
+    if required_machine is not None and (machine != required_machine or head[4] != 2):
         raise P3SError(
             f"{path}: is made for another processor than {platform.machine()}; --work instructions"
             " runs this machine's own programs only"

@@ -77,7 +77,7 @@ def _exit(code: int | str) -> RankEnd:
 def _describe_exit(code: int) -> RankEnd:
     """Describe the exit code of a launcher that passes on that of one rank."""
     number = -code if code < 0 else code - 128
-    if number in {int(known) for known in signal.Signals}:
+    if number in {int(each) for each in signal.Signals}:
         return _describe_signal(number)
     return _exit(code)
 
@@ -133,13 +133,13 @@ def first_death(
     family: of the launcher, code: its exit code; deaths: process ids in the order of their ends.
     """
     text = tail(run_dir / "stdout.txt") + "\n" + tail(run_dir / "stderr.txt")
-    found = _find_death(text, captures, family, code) or _conclude_death(
+    death = _find_death(text, captures, family, code) or _conclude_death(
         text, captures, family, code, deaths
     )
-    if found.how.end in (End.UNKNOWN, End.EXITED):
+    if death.how.end in (End.UNKNOWN, End.EXITED):
         number = crash_signal(run_dir)
-        return Death(found.rank, _describe_signal(number)) if number else found
-    return found
+        return Death(death.rank, _describe_signal(number)) if number else death
+    return death
 
 
 def _find_death(text: str, captures: Mapping[int, Capture], family: str, code: int) -> Death | None:
@@ -153,10 +153,10 @@ def _find_death(text: str, captures: Mapping[int, Capture], family: str, code: i
         if _IMPROPER.match(text, match.end()):
             return Death(int(match[1]), RankEnd(End.NO_FINALIZE))
         how = _OPENMPI_HOW.search(text, match.start())
-        said = _describe_exit(code)
+        end = _describe_exit(code)
         if how:
-            said = _describe_signal(int(how[1])) if how[1] else _exit(how[2])
-        return Death(int(match[1] or match[2]), said)
+            end = _describe_signal(int(how[1])) if how[1] else _exit(how[2])
+        return Death(int(match[1] or match[2]), end)
     task = _SRUN_TASK.search(text) if family == SLURM else None
     if task:  # the first that srun names; then it ends the others
         return Death(int(task["rank"]), _srun_how(task))
@@ -184,12 +184,12 @@ def _conclude_death(
         return Death(first[0], how_all)
     if named is not None:
         pid, status, number = named
-        own = _exit(status) if status else _describe_signal(number)
+        end = _exit(status) if status else _describe_signal(number)
         ranks = [rank for rank, header in unfinished.items() if header.pid == pid]
         # Whom Hydra has killed itself it names as well; else it is the one that failed. One that
         # SIGKILL met outside of MPI while all others waited inside was not killed by Hydra.
         if ranks and (number not in _CLEANUP or ranks in (outside, first)):
-            return Death(ranks[0], own)
+            return Death(ranks[0], end)
     # A rank that died by itself was computing; the others were stopped, waiting inside MPI.
     for ranks in (outside, [*unfinished]):
         if len(ranks) == 1 and (not first or ranks[0] in first):
@@ -212,26 +212,26 @@ def last_call(capture: Capture | None) -> str:
     return ""
 
 
-def describe_timeout(captures: Mapping[int, Capture], said: str) -> str:
+def describe_timeout(captures: Mapping[int, Capture], last_words: str) -> str:
     """Return where the ranks of a run that took too long were, and what to do.
 
-    said: the program's last words, which are why a rank is done while others wait for it: a Python
+    last_words: of the program, which are why a rank is done while others wait for it: a Python
     program whose exception ends one rank waits for the others in MPI_Finalize.
     """
     inside: dict[str, list[int]] = {}
     for rank, capture in captures.items():
         where = _FINALIZE if capture.complete else last_call(capture)[2:] or "running"
         inside.setdefault(where, []).append(rank)
-    done = inside.pop(_FINALIZE, [])
+    finished = inside.pop(_FINALIZE, [])
     parts = [_ranks(ranks, where) for where, ranks in list(inside.items())[:3]]
-    if done and inside:
-        words = f" ({said})" if said else ""
-        who = "it was" if len(done) == 1 else "they were"
-        told = ",".join([*parts, _ranks(done, _FINALIZE)])
-        return f"{told}{words}; see why {who} done before the others"
+    if finished and inside:
+        words = f" ({last_words})" if last_words else ""
+        who = "it was" if len(finished) == 1 else "they were"
+        locations = ",".join([*parts, _ranks(finished, _FINALIZE)])
+        return f"{locations}{words}; see why {who} done before the others"
     return (",".join(parts) + ";" if parts else "") + " give it more time or a smaller problem"
 
 
 def _ranks(ranks: list[int], where: str) -> str:
-    shown = ", ".join(map(str, ranks[:4])) + (", ..." if len(ranks) > 4 else "")
-    return f" rank{'s' if len(ranks) > 1 else ''} {shown} {where}"
+    names = ", ".join(map(str, ranks[:4])) + (", ..." if len(ranks) > 4 else "")
+    return f" rank{'s' if len(ranks) > 1 else ''} {names} {where}"

@@ -129,8 +129,8 @@ def _missing(run_dir: Path, trial: Trial) -> str:
         counted = Counter(run.calls[number].op for number in rank.call.tolist())
         if counted != Counter(trial.events):
             wrong = {op: counted[op] - trial.events.get(op, 0) for op in {*counted, *trial.events}}
-            shown = ", ".join(f"{op} {n:+d}" for op, n in sorted(wrong.items()) if n)
-            return f"rank {rank.rank}: not the events of the program: {shown}"
+            differences = ", ".join(f"{op} {n:+d}" for op, n in sorted(wrong.items()) if n)
+            return f"rank {rank.rank}: not the events of the program: {differences}"
     return ""
 
 
@@ -156,7 +156,7 @@ def _trace(
         return judge(run_dir)
 
 
-def _whole(
+def _check_traced(
     name: str, trial: Trial, mpiexec: str, compiler: Sequence[str], fix: str, grave: bool = True
 ) -> Check:
     """Trace a program and see whether all of its events are there."""
@@ -179,7 +179,7 @@ def trace_c(install: mpi.MpiInstall) -> Check:
     assert install.mpiexec is not None
     fix = f"try `{install.mpiexec} -n 2 hostname`; if that fails, repair this MPI first"
     grave = install.usable_oversubscribed
-    return _whole(f"trace {install.family}", C, install.mpiexec, [install.mpicc], fix, grave)
+    return _check_traced(f"trace {install.family}", C, install.mpiexec, [install.mpicc], fix, grave)
 
 
 def trace_threads(install: mpi.MpiInstall) -> Check:
@@ -202,10 +202,10 @@ def _seen_threads(name: str, run_dir: Path, regions: int) -> Check:
 
     run = read_run(run_dir)
     totals, under = thread_totals(run), run.ranks[0].runtime
-    seen = totals["regions"] if totals is not None else 0
+    regions_seen = totals["regions"] if totals is not None else 0
     runtime = under.openmp if under is not None and under.openmp else "the OpenMP runtime"
-    detail = f"2 ranks, {seen} of {regions} parallel regions of {runtime}"
-    if seen == regions:
+    detail = f"2 ranks, {regions_seen} of {regions} parallel regions of {runtime}"
+    if regions_seen == regions:
         return Check(name, OK, detail)
     fix = "link the OpenMP runtime as a shared library, and leave OMP_TOOL alone"
     return Check(name, WARN, detail, fix)
@@ -218,8 +218,8 @@ def fortran_of(install: mpi.MpiInstall) -> str | None:
     wrapper = os.path.join(folder, f"mpifort{suffix}")
     if not os.access(wrapper, os.X_OK):
         return None
-    shown = (mpi.ask([wrapper, "-show"]) or "").split()
-    return wrapper if shown and shutil.which(shown[0]) else None
+    command_words = (mpi.ask([wrapper, "-show"]) or "").split()
+    return wrapper if command_words and shutil.which(command_words[0]) else None
 
 
 # ---- checks
@@ -241,9 +241,9 @@ def examine(template: Sequence[str]) -> Iterator[Check]:
         return
     yield Check("launcher", OK, f"{parsed.launcher} ({parsed.family})")
     program = shutil.which(parsed.program[0]) or parsed.program[0]
-    found = list(_program(program, parsed))
-    yield from found
-    if not any(check.status == FAIL for check in found):
+    checks = list(_program(program, parsed))
+    yield from checks
+    if not any(check.status == FAIL for check in checks):
         yield _start(template, parsed)
 
 
@@ -300,7 +300,7 @@ def _without_library(path: str, parsed: command.Command) -> Iterator[Check]:
 
 
 def _start(template: Sequence[str], parsed: command.Command) -> Check:
-    shown = parsed.program[0]
+    program = parsed.program[0]
     with tempfile.TemporaryDirectory(prefix="p3s-doctor-") as folder:
         run_dir = Path(folder, "run")
         try:
@@ -311,8 +311,10 @@ def _start(template: Sequence[str], parsed: command.Command) -> Check:
             ) == "partial" and "not finished after" in str(error)
             if not began:
                 return Check("start", FAIL, str(error), _fix(str(error), run_dir))
-            return Check("start", OK, f"{shown}: {_RANKS} ranks traced, stopped after {_TRY_S:g} s")
-    return Check("start", OK, f"{shown}: {_RANKS} ranks traced to their end")
+            return Check(
+                "start", OK, f"{program}: {_RANKS} ranks traced, stopped after {_TRY_S:g} s"
+            )
+    return Check("start", OK, f"{program}: {_RANKS} ranks traced to their end")
 
 
 def _fix(text: str, run_dir: Path) -> str:
@@ -351,21 +353,21 @@ def checks(command: Sequence[str] = ()) -> list[Check]:
 
 def _libraries() -> Check:
     """A library may be there and not load: pyarrow 26 needs numpy 2 and does not say so to pip."""
-    said = []
+    versions = []
     for name in ("numpy", "scipy", "pyarrow"):
         try:
-            said.append(f"{name} {importlib.import_module(name).__version__}")
+            versions.append(f"{name} {importlib.import_module(name).__version__}")
         except ImportError as error:
             why = str(error).strip().splitlines()[0]
             advice = f"{os.path.basename(sys.executable)} -m pip install --upgrade numpy {name}"
             return Check("libraries", FAIL, f"{name} cannot be loaded: {why}", advice)
-    return Check("libraries", OK, ", ".join(said))
+    return Check("libraries", OK, ", ".join(versions))
 
 
 def _compiler() -> Check:
-    found = shutil.which("cc") or shutil.which("gcc")
-    if found:
-        return Check("compiler", OK, found)
+    path = shutil.which("cc") or shutil.which("gcc")
+    if path:
+        return Check("compiler", OK, path)
     detail, fix = "neither cc nor gcc on PATH", "install gcc (Debian: apt install gcc libc6-dev)"
     came = compiling.libraries()
     if came:
@@ -397,12 +399,12 @@ def _cache() -> Check:
 
 
 def _directory() -> Check:
-    here = os.getcwd()
+    directory = os.getcwd()
     try:
-        with tempfile.TemporaryFile(dir=here):
-            return Check("directory", OK, here)
+        with tempfile.TemporaryFile(dir=directory):
+            return Check("directory", OK, directory)
     except OSError as error:
-        detail = f"{here}: nothing can be written here: {error.strerror}"
+        detail = f"{directory}: nothing can be written here: {error.strerror}"
         return Check("directory", WARN, detail, "go to another directory or use -o DIRECTORY")
 
 
@@ -444,7 +446,7 @@ def _programs(installs: list[mpi.MpiInstall]) -> Iterator[Check]:
                 f"try `{wrapper} -show`; Fortran programs on this MPI cannot be traced until it"
                 " works"
             )
-            yield _whole(name, FORTRAN, install.mpiexec, [wrapper], fix, grave)
+            yield _check_traced(name, FORTRAN, install.mpiexec, [wrapper], fix, grave)
 
 
 def _mpi4py(runtimes: Sequence[mpi.MpiInstall]) -> Iterator[Check]:
@@ -475,7 +477,7 @@ def _mpi4py(runtimes: Sequence[mpi.MpiInstall]) -> Iterator[Check]:
             f"start them with {install.mpiexec}, or set MPI4PY_MPIABI={other}",
         )
     fix = f"try `{install.mpiexec} -n 2 {sys.executable} -m mpi4py.bench helloworld`"
-    yield _whole("trace mpi4py", PYTHON, install.mpiexec, [], fix)
+    yield _check_traced("trace mpi4py", PYTHON, install.mpiexec, [], fix)
 
 
 def _qemu() -> Check:

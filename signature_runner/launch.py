@@ -59,8 +59,8 @@ class Saturation:
                 return False
             tables.append(table)
         return bool(tables) and all(
-            sum(bool(table["state"][phase]) for table in tables) >= wanted
-            for phase, wanted in self._ranks.items()
+            sum(bool(table["state"][phase]) for table in tables) >= min_ranks
+            for phase, min_ranks in self._ranks.items()
         )
 
     def _table(self, rank: int) -> NDArray[np.void] | None:
@@ -140,9 +140,9 @@ def _copy(
     """Keep and pass on what is written; where it cannot be kept, read on, or the program waits."""
     while piece := os.read(pipe.fileno(), 65536):
         try:
-            left = b"" if failed else piece
-            while left:
-                left = left[target.write(left) :]
+            unwritten = b"" if failed else piece
+            while unwritten:
+                unwritten = unwritten[target.write(unwritten) :]
         except OSError as error:
             failed.append(error)
         on_output(name, piece.decode("utf-8", "replace"))
@@ -179,20 +179,20 @@ class _Limit:
         return self.start_s + self.timeout_s
 
 
-def _wait(process: subprocess.Popen[bytes], limit: _Limit, seen: Saturation | None) -> str:
+def _wait(process: subprocess.Popen[bytes], limit: _Limit, saturation: Saturation | None) -> str:
     """Wait for the end of a launcher; return "ended", "timed out", or "seen" all there was to."""
     begun = limit.begun()
     deadline = None if limit.most_s is None else time.monotonic() + limit.most_s
     while True:
-        left = None if deadline is None else max(deadline - time.monotonic(), 0)
+        remaining_s = None if deadline is None else max(deadline - time.monotonic(), 0)
         try:
-            looks = seen is not None or not begun
-            process.wait(min(LOOK_S, left or LOOK_S) if looks else left)
+            looks = saturation is not None or not begun
+            process.wait(min(LOOK_S, remaining_s or LOOK_S) if looks else remaining_s)
             return "ended"
         except subprocess.TimeoutExpired:
             if deadline is not None and time.monotonic() >= deadline:
                 return "timed out"
-            if seen is not None and seen.reached():
+            if saturation is not None and saturation.reached():
                 return "seen"
         if not begun and limit.begun() and limit.timeout_s is not None:
             begun, deadline = True, time.monotonic() + limit.timeout_s
@@ -205,7 +205,7 @@ def _execute(
     limit: _Limit,
     on_output: OnOutput | None,
     np: int,
-    seen: Saturation | None,
+    saturation: Saturation | None,
     on_timeout: Callable[[], None] | None,
 ) -> _LauncherEnd:
     """Run a launcher to its end, or until all there was to see has been."""
@@ -245,7 +245,7 @@ def _execute(
         srun = any(os.path.basename(word) == "srun" for word in argv[:8])
         grace_s = _SRUN_GRACE_S if srun else _GRACE_S
         try:
-            how = _wait(process, limit, seen)
+            how = _wait(process, limit, saturation)
             if how == "timed out" and on_timeout is not None:
                 on_timeout()
         finally:
@@ -330,10 +330,10 @@ def _other_family(
     if tracer is None or parsed.family in (mpi.OPENMPI, mpi.MPICH):
         return None
     try:
-        found = mpi.family_of_library((run_dir / "other-mpi").read_text())
+        family = mpi.family_of_library((run_dir / "other-mpi").read_text())
     except OSError:
         return None
-    return found if found != tracer.mpi_family else None
+    return family if family != tracer.mpi_family else None
 
 
 def run_traced(
@@ -384,16 +384,16 @@ def run_traced(
         _prepare(run_dir)
         stdin.put(run_dir)
         env = _environment(oversubscribed, mark)
-        seen = None
+        saturation = None
         if recording.plan is not None and tracer is not None:
             recording.plan.write(run_dir)
-            seen = Saturation(run_dir, np, recording.plan) if recording.stop else None
-        return _execute(argv, env, run_dir, limit, on_output, np, seen, on_timeout)
+            saturation = Saturation(run_dir, np, recording.plan) if recording.stop else None
+        return _execute(argv, env, run_dir, limit, on_output, np, saturation, on_timeout)
 
     ended = attempt(tracer)
-    found = _other_family(parsed, tracer, run_dir)
-    if found:  # MPI_Init failed, nothing was run yet; now it is known which MPI it is
-        tracer = _tracer(parsed, found)
+    actual_family = _other_family(parsed, tracer, run_dir)
+    if actual_family:  # MPI_Init failed, nothing was run yet; now it is known which MPI it is
+        tracer = _tracer(parsed, actual_family)
         ended = attempt(tracer)
     for path in run_dir.glob("insn-*"):  # of ranks that were killed
         path.unlink(missing_ok=True)

@@ -91,13 +91,15 @@ def program_said(run_dir: Path) -> Words:
     """
     for name in OUTPUTS:
         every = _BLOCKS.sub("", tail(run_dir / name)).splitlines()
-        own = ["" if _is_talk(line) else " ".join(line.split()) for line in every]
-        lines = [line for line in own if line]
+        own_lines = ["" if _is_talk(line) else " ".join(line.split()) for line in every]
+        lines = [line for line in own_lines if line]
         errors = [line for line in lines[-_LAST:] if _ERROR.match(line)]
         if exception := _exception(lines):
             return Words(exception, name, True)
         if lines:
-            return Words((errors[-1] if errors else _last_message(own))[:_SAID], name, bool(errors))
+            return Words(
+                (errors[-1] if errors else _last_message(own_lines))[:_SAID], name, bool(errors)
+            )
     return Words()
 
 
@@ -106,11 +108,11 @@ def _exception(lines: Sequence[str]) -> str:
     if not any(line.startswith("Traceback (most recent call last)") for line in lines):
         return ""
     at = max((k for k, line in enumerate(lines) if _EXCEPTION.match(line)), default=0)
-    frames = [found for line in lines[:at] if (found := _FRAME.match(line))]
-    own = [frame for frame in frames if not _OF_LIBRARIES.search(frame["file"])] or frames
-    if not own:
+    frames = [match for line in lines[:at] if (match := _FRAME.match(line))]
+    own_frames = [frame for frame in frames if not _OF_LIBRARIES.search(frame["file"])] or frames
+    if not own_frames:
         return ""
-    where = f" ({Path(own[-1]['file']).name}:{own[-1]['line']})"
+    where = f" ({Path(own_frames[-1]['file']).name}:{own_frames[-1]['line']})"
     return lines[at][: _SAID - len(where)] + where
 
 
@@ -126,16 +128,16 @@ def _last_message(lines: Sequence[str]) -> str:
     Each rank may have written them: they begin after a line that is like one of them but for its
     numbers, and are no more than fit.
     """
-    found: list[str] = []
+    message: list[str] = []
     alike: set[str] = set()
     for line in reversed(lines):
         kind = re.sub(r"\d+", "0", line)
-        if found and (not line or kind in alike or len(" ".join([line, *found])) > _SAID):
+        if message and (not line or kind in alike or len(" ".join([line, *message])) > _SAID):
             break
         if line:
-            found.insert(0, line)
+            message.insert(0, line)
             alike.add(kind)
-    return " ".join(found)
+    return " ".join(message)
 
 
 def mpi_error(text: str) -> str:
@@ -146,8 +148,8 @@ def mpi_error(text: str) -> str:
     call = _ERROR_IN.search(text)
     if call is None:
         return ""
-    found = _ERROR_CLASS.search(text, call.end())
-    error = call["what"] or (found[1] if found else "")
+    match = _ERROR_CLASS.search(text, call.end())
+    error = call["what"] or (match[1] if match else "")
     return f" in MPI_{call['here'] or call['there']}" + f" ({error.strip()[:_SAID]})" * bool(error)
 
 
@@ -155,9 +157,9 @@ def launcher_said(run_dir: Path, launcher: str) -> Words:
     """Return what the launcher gives as the reason why it started nothing, or MPI did not."""
     for name in OUTPUTS:
         text = tail(run_dir / name)
-        found = [match.start() for match in _SRUN_ERROR.finditer(text)]
-        if found:
-            return Words(text[found[-1] :].partition("\n")[0].strip()[:200], name)
+        starts = [match.start() for match in _SRUN_ERROR.finditer(text)]
+        if starts:
+            return Words(text[starts[-1] :].partition("\n")[0].strip()[:200], name)
         blocks = [match["text"] for match in _BLOCKS.finditer(text) if match["text"]]
         blocks = [block for block in blocks if not _ABOUT_A_RANK.search(block)]
         if blocks:

@@ -131,25 +131,25 @@ def input_for(
     Without any in ``stdin`` it is that of the earlier runs. Errors: UsageError where they had
     another one, unless ``force``; P3SError where theirs is lost.
     """
-    given = stdin()
+    current = stdin()
     earlier = _latest(study)
     digest = digest_in(earlier.info) if earlier is not None else None
-    if earlier is None or digest is None or given.digest == digest:
-        return given
-    if given.size and not force:
+    if earlier is None or digest is None or current.digest == digest:
+        return current
+    if current.size and not force:
         theirs = "another" if digest else "no"
         way = "leave < FILE out, or use another study" if digest else "add < /dev/null"
         raise UsageError(f"{study.root}: its runs had {theirs} standard input; {way}")
-    if given.size:
-        return given
-    kept = of_file(str(earlier.path / NAME)) if (earlier.path / NAME).is_file() else NONE
-    if kept.digest != digest:
+    if current.size:
+        return current
+    recorded = of_file(str(earlier.path / NAME)) if (earlier.path / NAME).is_file() else NONE
+    if recorded.digest != digest:
         raise P3SError(
             f"{earlier.path / NAME}: the study's standard input is lost; give it again: < FILE"
         )
-    if kept.size:
-        say(f"standard input: that of {earlier.path} ({kept.size:,} bytes)")
-    return kept
+    if recorded.size:
+        say(f"standard input: that of {earlier.path} ({recorded.size:,} bytes)")
+    return recorded
 
 
 def _latest(study: Traces) -> RunRecord | None:

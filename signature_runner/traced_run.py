@@ -107,12 +107,14 @@ def trace_once(
     except BaseException as err:
         info = info_of(staged)
         stopped = not isinstance(err, Exception)  # Ctrl-C or a signal, which are no errors
-        kept = keep_failed_run(staged, target, stopped=stopped)
+        kept_dir = keep_failed_run(staged, target, stopped=stopped)
         if isinstance(err, UsageError) or not isinstance(err, P3SError):
             raise
         code, status = info.get("exit_code"), str(info.get("status", "failed"))
-        reason, left = (err.reason, err.left) if isinstance(err, RunFailure) else (str(err), "")
-        raise RunFailure(reason, code, status, left, kept) from err
+        reason, left_files = (
+            (err.reason, err.left) if isinstance(err, RunFailure) else (str(err), "")
+        )
+        raise RunFailure(reason, code, status, left_files, kept_dir) from err
     return TracedRun(
         0, outcome.wall_s, outcome.exit_code, outcome.oversubscribed, extents, problems
     )

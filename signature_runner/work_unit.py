@@ -14,7 +14,7 @@ _NAMES = {"wall": "wall time", "cpu": "CPU time", "instructions": "instructions"
 
 
 def settle(
-    asked: Recording, study: Traces | None, counts: Sequence[int], repeats: int, usable: int
+    request: Recording, study: Traces | None, counts: Sequence[int], repeats: int, usable: int
 ) -> Recording:
     """Return the recording of new runs at ``counts``: one way to measure work in a whole study.
 
@@ -23,32 +23,34 @@ def settle(
     perf_event, where the machine counts them and runs that stay have nothing else. Errors:
     UsageError when runs that stay were measured in another way.
     """
-    runs = 1 if asked.work == "instructions" else repeats  # exact: a second run would say the same
+    runs = (
+        1 if request.work == "instructions" else repeats
+    )  # exact: a second run would say the same
     replaced = {(np, rep) for np in counts for rep in range(runs)}
     every = study.runs if study is not None else ()
-    kept = [run for run in every if (run.np, run.rep) not in replaced and run.info]
-    there = work_of(kept)
-    width = max(asked.threads, 1)
-    most = width * max([*counts, *(run.np for run in kept)])
-    work, native = asked.work, asked.work == "auto" and _native(kept)
-    perf = asked.work == "auto" and width == 1 and (native or not there)
-    if work == "auto" and "instructions" in there and not native:
+    remaining = [run for run in every if (run.np, run.rep) not in replaced and run.info]
+    counts_of = work_of(remaining)
+    width = max(request.threads, 1)
+    most = width * max([*counts, *(run.np for run in remaining)])
+    work, native = request.work, request.work == "auto" and _native(remaining)
+    perf = request.work == "auto" and width == 1 and (native or not counts_of)
+    if work == "auto" and "instructions" in counts_of and not native:
         work = "instructions"
     elif work == "auto" and most > usable:
         work = "cpu"
-    elif work == "auto" and there and not native:
-        work = next(iter(there))
+    elif work == "auto" and counts_of and not native:
+        work = next(iter(counts_of))
     unit_of = "instructions" if native else work
-    others = {unit: nps for unit, nps in there.items() if unit != unit_of}
+    others = {unit: nps for unit, nps in counts_of.items() if unit != unit_of}
     if others and study is not None:
         unit, nps = next(iter(others.items()))
         again = ",".join(map(str, sorted({*counts, *nps})))
         them = "processes" if width == 1 else "threads"
-        why = f", {most} {them} share {usable} cores" if asked.work == "auto" else ""
+        why = f", {most} {them} share {usable} cores" if request.work == "auto" else ""
         advice = ""
         if work == "instructions":
             advice = " (there, CPU time is measured beside the instructions)"
-            if any(run.rep >= runs for run in kept if run.np in counts):
+            if any(run.rep >= runs for run in remaining if run.np in counts):
                 again = ""  # repeats that no new run replaces
         asks = f"use another study for --work {work}, -o NEW"
         if again:
@@ -58,7 +60,7 @@ def settle(
             f" {', '.join(map(str, sorted(nps)))} processes, this would be {_NAMES[unit_of]}{why};"
             f" a study holds one unit: {asks}{advice}"
         )
-    return replace(asked, work=work, perf=perf)
+    return replace(request, work=work, perf=perf)
 
 
 def _native(runs: Sequence[RunRecord]) -> bool:
@@ -67,15 +69,15 @@ def _native(runs: Sequence[RunRecord]) -> bool:
     return any(run.info.get("work", "instructions") != "instructions" for run in counted)
 
 
-def only_timed(asked: Recording, study: Traces, counts: Sequence[int]) -> bool:
+def only_timed(request: Recording, study: Traces, counts: Sequence[int]) -> bool:
     """Tell whether new runs give the time of what was counted: CPU time, a study of instructions.
 
     Errors: UsageError when nothing was counted at one of the ``counts``.
     """
-    there = work_of(run for run in study.runs if run.info and run.status == "complete")
-    if asked.work != "cpu" or list(there) != ["instructions"]:
+    counts_of = work_of(run for run in study.runs if run.info and run.status == "complete")
+    if request.work != "cpu" or list(counts_of) != ["instructions"]:
         return False
-    missing = [np for np in counts if np not in there["instructions"]]
+    missing = [np for np in counts if np not in counts_of["instructions"]]
     if missing:
         words = ",".join(map(str, missing))
         raise UsageError(
@@ -94,38 +96,43 @@ def of_study(study: Traces) -> Recording:
     return as_earlier(Recording(work=work, perf=native), study)
 
 
-def in_unit_of(study: Traces, asked: Recording) -> Recording:
+def in_unit_of(study: Traces, request: Recording) -> Recording:
     """Return a recording in the unit of a study; UsageError where another was asked for."""
-    own = of_study(study).work
-    if asked.work not in ("auto", own):
+    unit = of_study(study).work
+    if request.work not in ("auto", unit):
         raise UsageError(
-            f"--work {asked.work}: the work of {study.root} is measured in {own}, and work can only"
-            " be compared in one unit; leave out --work"
+            f"--work {request.work}: the work of {study.root} is measured in {unit}, and work can"
+            " only be compared in one unit; leave out --work"
         )
-    return replace(asked, work=own)
+    return replace(request, work=unit)
 
 
-def as_earlier(asked: Recording, study: Traces) -> Recording:
+def as_earlier(request: Recording, study: Traces) -> Recording:
     """Return a recording with the threads and the way to end that the study's runs have."""
     if any(run.info.get(UNFINALIZED) for run in study.runs):
-        asked = replace(asked, unfinalized=True)
+        request = replace(request, unfinalized=True)
     accepted = [run.info[ACCEPTED] for run in study.runs if ACCEPTED in run.info]
-    if accepted and not asked.accepted:
-        asked = replace(asked, accepted=int(accepted[-1]))
-    if asked.threads or not study.threads:
-        return asked
-    known = [found for run in study.runs if (found := threads_in(run.info))]
-    return replace(asked, threads=study.threads, affinity=known[-1][1] if known else asked.affinity)
+    if accepted and not request.accepted:
+        request = replace(request, accepted=int(accepted[-1]))
+    if request.threads or not study.threads:
+        return request
+    threads_known = [threads for run in study.runs if (threads := threads_in(run.info))]
+    return replace(
+        request,
+        threads=study.threads,
+        affinity=threads_known[-1][1] if threads_known else request.affinity,
+    )
 
 
 def check_unit(study: Traces) -> None:
     """Raise P3SError when the runs of a study were measured in several ways."""
-    there = work_of(run for run in study.runs if run.info)
-    if len(there) > 1:
+    counts_of = work_of(run for run in study.runs if run.info)
+    if len(counts_of) > 1:
         parts = [
-            f"{_NAMES[unit]} at {', '.join(map(str, sorted(nps)))}" for unit, nps in there.items()
+            f"{_NAMES[unit]} at {', '.join(map(str, sorted(nps)))}"
+            for unit, nps in counts_of.items()
         ]
-        again = ",".join(map(str, sorted({np for nps in there.values() for np in nps})))
+        again = ",".join(map(str, sorted({np for nps in counts_of.values() for np in nps})))
         raise P3SError(
             f"{study.root}: work was measured in {' and in '.join(parts)} processes; trace"
             f" -n {again} again with --work cpu"

@@ -68,14 +68,14 @@ def parse_json(data: bytes) -> Any:
     """
     strict: dict[str, Any] = {"parse_constant": _reject_constant}
     if _UNUSUAL.search(data):
-        strict |= {"parse_float": _finite, "parse_int": _whole}
+        strict |= {"parse_float": _finite, "parse_int": _parse_int}
     try:
-        found = json.loads(data.decode("utf-8"), **strict)
+        value = json.loads(data.decode("utf-8"), **strict)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if _is_deep(data):
         raise ValueError("it is nested too deeply")
-    return found
+    return value
 
 
 def _finite(text: str) -> float:
@@ -85,7 +85,7 @@ def _finite(text: str) -> float:
     return value
 
 
-def _whole(text: str) -> int:
+def _parse_int(text: str) -> int:
     if len(text) > 40 or abs(int(text)) >= 1 << 127:  # sums of what ranks count in 64 bits
         raise ValueError(f"{text:.20}... is no number of 128 bits")
     return int(text)
@@ -120,8 +120,8 @@ def add_digest(data: bytes) -> bytes:
 
 def stated_digest(path: Path) -> str:
     """Return the digest that a file holds of itself; empty where there is none."""
-    found = _DIGEST.search(_head(path, _HEAD_BYTES))
-    return found[1].decode() if found else ""
+    match = _DIGEST.search(_head(path, _HEAD_BYTES))
+    return match[1].decode() if match else ""
 
 
 def is_of_others(path: Path, inputs: Iterable[Path]) -> bool:
@@ -129,9 +129,9 @@ def is_of_others(path: Path, inputs: Iterable[Path]) -> bool:
 
     What it does not name, and what has no digest, tells nothing.
     """
-    found = _MADE_OF_TEXT.search(_head(path, _LONG_HEAD_BYTES))
+    match = _MADE_OF_TEXT.search(_head(path, _LONG_HEAD_BYTES))
     try:
-        then = json.loads(found[1]) if found else {}
+        then = json.loads(match[1]) if match else {}
     except ValueError:
         return False  # damaged: reading it says so
     now = _digests(path, inputs) if then else {}
@@ -149,10 +149,10 @@ def is_stale(path: Path, inputs: Iterable[Path]) -> bool:
     The clock was wrong when that was written: whatever changes until then would look older. Inputs
     that are not there tell nothing.
     """
-    inputs, made = list(inputs), changed_ns(path)
-    if not made or made > time.time_ns() + _AHEAD_NS:
+    inputs, changed = list(inputs), changed_ns(path)
+    if not changed or changed > time.time_ns() + _AHEAD_NS:
         return True
-    return any(changed_ns(each) > made for each in inputs) or is_of_others(path, inputs)
+    return any(changed_ns(each) > changed for each in inputs) or is_of_others(path, inputs)
 
 
 def changed_ns(path: Path) -> int:
@@ -165,8 +165,8 @@ def changed_ns(path: Path) -> int:
 
 def _digests(path: Path, inputs: Iterable[Path]) -> dict[str, str]:
     """Return the digests of files by their place beside an artefact, of those that have one."""
-    found = {os.path.relpath(each, path.parent): stated_digest(each) for each in inputs}
-    return {name: digest for name, digest in sorted(found.items()) if digest}
+    digests = {os.path.relpath(each, path.parent): stated_digest(each) for each in inputs}
+    return {name: digest for name, digest in sorted(digests.items()) if digest}
 
 
 def _head(path: Path, size: int) -> bytes:
@@ -214,13 +214,13 @@ FilesIn = tuple[tuple[str, int, int, int], ...]
 
 def files_in(directory: Path) -> FilesIn:
     """Return which files a directory has, by name; of another content one of these differs."""
-    found = []
+    facts = []
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_file():
                 about = entry.stat()
-                found.append((entry.name, about.st_size, about.st_mtime_ns, about.st_ino))
-    return tuple(sorted(found))
+                facts.append((entry.name, about.st_size, about.st_mtime_ns, about.st_ino))
+    return tuple(sorted(facts))
 
 
 class LastRead(Generic[T]):
@@ -250,24 +250,24 @@ class LastRead(Generic[T]):
             mark = self._mark(path)
         except OSError:  # as the reader says it
             return self._read(path)
-        known = self._last.get(key)
-        if known is not None and known[0] == mark:
-            return known[1]
+        remembered = self._last.get(key)
+        if remembered is not None and remembered[0] == mark:
+            return remembered[1]
         self._last.pop(key, None)
-        found = self._read(path)
-        self._remember(key, mark, found)
-        return found
+        content = self._read(path)
+        self._remember(key, mark, content)
+        return content
 
     def keep(self, path: Path, written: T) -> None:
         """Take what was just written for read: the same, checked, as the reader makes it."""
         self._remember(os.path.abspath(path), self._mark(Path(path)), written)
 
-    def _remember(self, key: str, mark: object, found: T) -> None:
+    def _remember(self, key: str, mark: object, content: T) -> None:
         self._last.pop(key, None)
-        if self._small(found):
+        if self._small(content):
             while len(self._last) >= self._files:
                 del self._last[next(iter(self._last))]
-            self._last[key] = mark, found
+            self._last[key] = mark, content
 
 
 def crc_of(path: Path) -> int:
@@ -377,10 +377,10 @@ def write_json(path: Path, obj: dict[str, Any], made_of: Iterable[Path] = ()) ->
     write_bytes(path, add_digest(as_json({**head, **rest}).encode("utf-8")))
 
 
-def _is_whole(data: bytes, known: bool) -> bool:
+def _is_whole(data: bytes, digest_known: bool) -> bool:
     """Tell whether a file is as its digest says; one without is, unless the key alone is gone."""
     head = data[:_HEAD_BYTES]
-    if not known:
+    if not digest_known:
         return _LOST_DIGEST.search(head) is None
     return _DIGEST.search(head) is not None and add_digest(data) == data
 
@@ -392,7 +392,7 @@ def unusable(path: Path, why: object, remedy: str) -> DamagedFile:
     """
     text = " ".join(str(why).split())[:120]
     try:
-        as_written = _is_whole(file_bytes(path), known=True)
+        as_written = _is_whole(file_bytes(path), digest_known=True)
     except OSError:
         as_written = False
     if not as_written:
@@ -421,7 +421,7 @@ _MADE_BY = {
 }
 
 
-def _made_by(schema: str) -> str:
+def _advice_for(schema: str) -> str:
     """Return what to do about a file that cannot be used."""
     return f"; {_MADE_BY[schema]} writes it" if schema in _MADE_BY else ""
 
@@ -429,16 +429,16 @@ def _made_by(schema: str) -> str:
 def schema_of(path: Path) -> str:
     """Return what a JSON file says it is, "" where it says nothing or is none."""
     try:
-        found = parse_json(file_bytes(path)).get("schema")
+        schema = parse_json(file_bytes(path)).get("schema")
     except (OSError, ValueError, AttributeError):
         return ""
-    return found if isinstance(found, str) else ""
+    return schema if isinstance(schema, str) else ""
 
 
-def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, Any]:
+def read_json(path: Path, schema: str, needed: int | None = None) -> dict[str, Any]:
     """Read one JSON artefact and check what it is.
 
-    wanted: its schema version, where that is not the one in :data:`VERSIONS`.
+    needed: its schema version, where that is not the one in :data:`VERSIONS`.
 
     Raises P3SError, in one line, when the file is absent, damaged, of another schema or of
     another schema version.
@@ -448,30 +448,32 @@ def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, A
         data = file_bytes(path)
         obj = parse_json(data)
     except FileNotFoundError as err:
-        raise P3SError(f"{path}: not there{_made_by(schema)}") from err
+        raise P3SError(f"{path}: not there{_advice_for(schema)}") from err
     except OSError as err:
         raise P3SError(f"{path}: cannot be read: {reason(err)}") from err
     except ValueError as err:
         refuse_foreign(path, ReadBy.OWN, data)
         why = " ".join(str(err).split())[:120]
         raise DamagedFile(
-            f"{path}: damaged, not a {schema} file ({why}){_made_by(schema)}"
+            f"{path}: damaged, not a {schema} file ({why}){_advice_for(schema)}"
         ) from err
     if not isinstance(obj, dict) or obj.get("schema") != schema:
         refuse_foreign(path, ReadBy.OWN, data)
-        found = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
-        raise P3SError(f"{path}: is not a {schema} file (schema: {found!r:.60}){_made_by(schema)}")
+        stated = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
+        raise P3SError(
+            f"{path}: is not a {schema} file (schema: {stated!r:.60}){_advice_for(schema)}"
+        )
     version = obj.get("schema_version")
-    wanted = VERSIONS.get(schema, SCHEMA_VERSION) if wanted is None else wanted
-    if version != wanted or isinstance(version, bool):
+    needed = VERSIONS.get(schema, SCHEMA_VERSION) if needed is None else needed
+    if version != needed or isinstance(version, bool):
         raise OtherVersion(
             f"{path}: {schema} version {version!r:.20}, but p3s {__version__} "
-            f"reads version {wanted}; use the p3s that wrote it or start a new study"
+            f"reads version {needed}; use the p3s that wrote it or start a new study"
         )
     if not _is_whole(data, "digest" in obj):
         raise DamagedFile(
-            f"{path}: damaged, or changed since p3s wrote it{_made_by(schema)}; a change that is "
-            "meant is read once the line with the digest is deleted"
+            f"{path}: damaged, or changed since p3s wrote it{_advice_for(schema)}; a change that"
+            " is meant is read once the line with the digest is deleted"
         )
     obj.pop("digest", None)
     obj.pop(_MADE_OF, None)

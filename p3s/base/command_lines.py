@@ -50,8 +50,8 @@ def elsewhere(traces: Traces) -> Path | None:
     if not command or not runs:
         return None
     latest = max(runs, key=lambda run: (run.path / "run.json").stat().st_mtime_ns)
-    there = Path(str(latest.info["directory"]))
-    return there if there.is_dir() and not there.samefile(Path.cwd()) else None
+    directory = Path(str(latest.info["directory"]))
+    return directory if directory.is_dir() and not directory.samefile(Path.cwd()) else None
 
 
 def study_root(traces: Traces) -> str:
@@ -64,6 +64,6 @@ def render_from_here(traces: Traces, words: Sequence[str]) -> str:
 
     A relative name in the study's command is one from where that was run.
     """
-    there = elsewhere(traces)
+    directory = elsewhere(traces)
     line = command_line(words)
-    return line if there is None else f"(cd {shlex.quote(str(there))} && {line})"
+    return line if directory is None else f"(cd {shlex.quote(str(directory))} && {line})"

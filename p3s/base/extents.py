@@ -41,9 +41,9 @@ def dims_balanced(n: int, ndims: int) -> tuple[int, ...]:
     """Return the non-increasing extents with the smallest spread (as MPICH's MPI_Dims_create)."""
     best: tuple[int, ...] | None = None
 
-    def walk(rest: int, left: int, cap: int, chosen: tuple[int, ...]) -> None:
+    def walk(rest: int, dimensions: int, cap: int, chosen: tuple[int, ...]) -> None:
         nonlocal best
-        if left == 1:
+        if dimensions == 1:
             if rest <= cap:
                 cand = (*chosen, rest)
                 if best is None or (cand[0] - cand[-1], cand) < (best[0] - best[-1], best):
@@ -51,7 +51,7 @@ def dims_balanced(n: int, ndims: int) -> tuple[int, ...]:
             return
         for d in divisors(rest):
             if d <= cap:
-                walk(rest // d, left - 1, d, (*chosen, d))
+                walk(rest // d, dimensions - 1, d, (*chosen, d))
 
     walk(n, ndims, n, ())
     assert best is not None
@@ -62,8 +62,8 @@ def dims_balanced(n: int, ndims: int) -> tuple[int, ...]:
 def dims_nested(n: int, ndims: int) -> tuple[int, ...]:
     """Return ascending extents, each the largest divisor of what is left below its root."""
     out: list[int] = []
-    for left in range(ndims, 1, -1):
-        d = max(d for d in range(1, int(n ** (1 / left) + 1e-9) + 1) if n % d == 0)
+    for dimensions in range(ndims, 1, -1):
+        d = max(d for d in range(1, int(n ** (1 / dimensions) + 1e-9) + 1) if n % d == 0)
         out.append(d)
         n //= d
     return (*out, n)
@@ -79,8 +79,8 @@ def dims_rounded(n: int, lengths: tuple[float, ...], order: tuple[int, ...]) -> 
     """
     dims, rest = [1] * len(lengths), n
     for k, d in enumerate(order[:-1]):
-        left = [lengths[e] for e in order[k:]]
-        share = (rest * math.prod(lengths[d] / e for e in left)) ** (1 / len(left))
+        lengths_left = [lengths[e] for e in order[k:]]
+        share = (rest * math.prod(lengths[d] / e for e in lengths_left)) ** (1 / len(lengths_left))
         dims[d] = next(e for e in range(max(int(share + 0.5), 1), 0, -1) if rest % e == 0)
         rest //= dims[d]
     dims[order[-1]] = rest
@@ -168,13 +168,13 @@ def extents_of(template: Sequence[str], argv: Sequence[str]) -> tuple[int, ...]:
 
     Empty for a command that asks for none. Raises UsageError where these are other arguments.
     """
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for word, argument in zip(reversed(template), reversed(argv), strict=False):
         parts = re.split(rf"\{{({'|'.join(EXTENTS)})\}}", word)  # every second one is a name
         pattern = "".join(r"(\d+)" if k % 2 else re.escape(part) for k, part in enumerate(parts))
         match = re.fullmatch(pattern, argument) if len(parts) > 1 else None
-        found.update(zip(parts[1::2], map(int, match.groups() if match else ()), strict=False))
+        values.update(zip(parts[1::2], map(int, match.groups() if match else ()), strict=False))
     names = extents_in(template)
-    if any(name not in found for name in names):
+    if any(name not in values for name in names):
         raise UsageError(f"{' '.join(argv)[:80]}: are no arguments of {' '.join(template)[:80]}")
-    return tuple(found[name] for name in names)
+    return tuple(values[name] for name in names)

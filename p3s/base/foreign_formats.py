@@ -75,11 +75,11 @@ def refuse_foreign(path: Path | str, reader: ReadBy, head: bytes | None = None) 
     ``head``: its first bytes, read from ``path`` where None: a file, or a directory of files.
     """
     heads = [head] if head is not None else _heads(Path(path))
-    known = next((each for each in map(format_of, heads) if each is not None), None)
-    if known is None or known.reader is reader:
+    foreign = next((each for each in map(format_of, heads) if each is not None), None)
+    if foreign is None or foreign.reader is reader:
         return
-    command = known.reader.format(file=quote_word(path))
-    raise P3SError(f"{path}: is {known.name}, which this command does not read; run: {command}")
+    command = foreign.reader.format(file=quote_word(path))
+    raise P3SError(f"{path}: is {foreign.name}, which this command does not read; run: {command}")
 
 
 def _heads(path: Path) -> list[bytes]:

@@ -55,9 +55,9 @@ def _declare_collectives(kind: str, names: str) -> None:
 def _declare_parts(name: str, likes: dict[str, str]) -> None:
     """Declare the parts of a call: MPI_X_send that acts like MPI_Isend, and the like."""
     for part, like in likes.items():
-        own = f"MPI_{name}_{part}"
-        _KINDS[own] = _KINDS[like]
-        _LIKE[own], _CALLED[own] = like, "MPI_" + name
+        part_name = f"MPI_{name}_{part}"
+        _KINDS[part_name] = _KINDS[like]
+        _LIKE[part_name], _CALLED[part_name] = like, "MPI_" + name
 
 
 # A started persistent operation carries the name of the call that made it
@@ -205,9 +205,9 @@ READ, WRITE, SYNC, OPEN, CLOSE = "read", "write", "sync", "open", "close"
 
 def file_work(op: str) -> str:
     """Return what a call does to a file: READ, WRITE, SYNC, OPEN, CLOSE; OTHER for any other."""
-    for what, names in ((SYNC, _SYNCING), (OPEN, _OPENING), (CLOSE, _CLOSING)):
+    for work, names in ((SYNC, _SYNCING), (OPEN, _OPENING), (CLOSE, _CLOSING)):
         if op in names:
-            return what
+            return work
     if kind_of(op) != IO or op.endswith("_end"):
         return OTHER
     name = op.removeprefix("MPI_File_").removeprefix(POSIX)
@@ -273,8 +273,8 @@ def queue_of(op: str) -> int:
 
     What one-sided operations leave is completed by the synchronisation of their window alone.
     """
-    own = resolve_function(op)
-    if own == op or own in REQUEST_BASED or kind_of(own) != RMA:
+    function = resolve_function(op)
+    if function == op or function in REQUEST_BASED or kind_of(function) != RMA:
         return ORDINARY
     return OF_TARGET if op.endswith(("_target_recv", "_target_wait")) else OF_ORIGIN
 
@@ -316,8 +316,8 @@ def of_one_call(op: str) -> bool:
 
 def place_of(op: str) -> str:
     """Return what makes a call one place of the program: started operations are MPI_Start."""
-    own = resolve_function(op)
-    return "MPI_Start" if own.endswith("_init") else own
+    function = resolve_function(op)
+    return "MPI_Start" if function.endswith("_init") else function
 
 
 def is_modelled(op: str) -> bool:

@@ -229,7 +229,7 @@ class ReplayRead:
 
 def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
     """Return the runs in a directory, by count and repeat (of one count only if it is given)."""
-    found = []
+    records = []
     for path, match in _list_run_dirs(folder):
         count = int(match[1])
         if match[3] or (np is not None and count != np) or not path.is_dir():
@@ -242,8 +242,8 @@ def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
             info, status = {}, "partial"
             if (path / "run.json").exists():
                 tell(f"p3s: note: {err}; the run is not used")
-        found.append(RunRecord(count, int(match[2]), path, status, info))
-    return sorted(found, key=lambda run: (run.np, run.rep))
+        records.append(RunRecord(count, int(match[2]), path, status, info))
+    return sorted(records, key=lambda run: (run.np, run.rep))
 
 
 def read_run(path: Path) -> dict[str, Any]:
@@ -285,9 +285,9 @@ def read_replay(root: Path, n: int) -> dict[str, Any]:
         raise P3SError(f"{path}: made by an older P3S; make it again: {again}")
     data = read_json(path, REPLAY_SCHEMA, REPLAY_VERSION)
     try:
-        found = from_data(ReplayRead, data, more=True)
-        if found.n != n:
-            raise ShapeError(f"it is of n={found.n}")
+        record = from_data(ReplayRead, data, more=True)
+        if record.n != n:
+            raise ShapeError(f"it is of n={record.n}")
     except ShapeError as err:
         raise DamagedFile(f"{path}: damaged ({err}); make it again: {again}") from err
     return data
@@ -297,12 +297,12 @@ def _make_reader(schema: str, kind: type[RunRead | StudyRead]) -> Callable[[Path
     """Return what reads JSON files of a schema, and checks what of them is used."""
 
     def read(path: Path) -> dict[str, Any]:
-        found = read_json(path, schema)
+        data = read_json(path, schema)
         try:
-            from_data(kind, found, more=True)
+            from_data(kind, data, more=True)
         except ShapeError as err:
             raise DamagedFile(f"{path}: damaged ({err})") from err
-        return found
+        return data
 
     return read
 
@@ -319,14 +319,14 @@ def tell(text: str) -> None:
 
 def work_of(runs: Iterable[RunRecord]) -> dict[str, list[int]]:
     """Return, for each way work was measured, the counts of the runs that did it so."""
-    found: dict[str, list[int]] = {}
+    counts_of: dict[str, list[int]] = {}
     for run in runs:
         # Runs of before this was recorded measured CPU time.
         unit = _UNITS.get(str(run.info.get("work_unit", "cpu_ns")), "cpu")
-        counts = found.setdefault(unit, [])
+        counts = counts_of.setdefault(unit, [])
         if run.np not in counts:
             counts.append(run.np)
-    return found
+    return counts_of
 
 
 def count_of(run: Path) -> int | None:
@@ -387,9 +387,9 @@ def keep_failed_run(staged: Path, target: Path, stopped: bool = False) -> Path |
     if not staged.is_dir() or not any(staged.iterdir()):
         discard(staged)
         return None
-    kept = target.parent / f"{target.name}{STOPPED if stopped else FAILED}"
+    kept_dir = target.parent / f"{target.name}{STOPPED if stopped else FAILED}"
     try:
-        put_in_place(staged, kept)
+        put_in_place(staged, kept_dir)
     except OSError:
         return staged
-    return kept
+    return kept_dir

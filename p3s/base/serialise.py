@@ -67,15 +67,15 @@ def check_columns(record: Any, first: str, positive: str = "", may_lack: str = "
     ``first``: the one that ascends; each has an entry for each of its. ``positive``: one of numbers
     above 0; ``may_lack``: one that may be empty.
     """
-    found = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-    at = found[first]
+    columns = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+    at = columns[first]
     if not at or list(at) != sorted(set(at)):
         raise ValueError(f"{first} does not ascend")
-    for name, column in found.items():
+    for name, column in columns.items():
         if isinstance(column, tuple) and len(column) != len(at) and (column or name != may_lack):
             raise ValueError(f"{name} has not one entry for each of {first}")
-    if positive and min(found[positive], default=1) <= 0:
-        raise ValueError(f"{positive}: {min(found[positive])} is not above 0")
+    if positive and min(columns[positive], default=1) <= 0:
+        raise ValueError(f"{positive}: {min(columns[positive])} is not above 0")
 
 
 class ShapeError(P3SError):
@@ -113,8 +113,8 @@ def from_data(kind: type[T], data: Any, *, more: bool = False) -> T:
     from cattrs import transform_error
 
     try:
-        made: T = _converter(more).structure(data, kind)
-        return made
+        record: T = _converter(more).structure(data, kind)
+        return record
     except RecursionError:
         raise ShapeError("it is nested too deeply") from None
     except Exception as err:
@@ -153,7 +153,7 @@ def _converter(more: bool) -> Any:
     from cattrs import Converter
     from cattrs.gen import make_dict_structure_fn, override
 
-    def told(kind: type) -> dict[str, Any]:
+    def field_options(kind: type) -> dict[str, Any]:
         """Return how fields differ from what cattrs makes of them: their key, their range."""
         plain, whole = get_type_hints(kind), get_type_hints(kind, include_extras=True)
         return {
@@ -178,7 +178,7 @@ def _converter(more: bool) -> Any:
         lambda kind: _valid(
             kind,
             make_dict_structure_fn(
-                kind, converter, _cattrs_forbid_extra_keys=not more, **told(kind)
+                kind, converter, _cattrs_forbid_extra_keys=not more, **field_options(kind)
             ),
         ),
     )
@@ -235,29 +235,29 @@ def _check_list(value: Any) -> Any:
 
 def _check_range(value: Any, kind: Any, converter: Any) -> Any:
     """Return a value of an annotated type; ValueError where it is outside of its range."""
-    base, *said = get_args(kind)
-    if any(isinstance(each, Key) for each in said):
+    base, *annotations = get_args(kind)
+    if any(isinstance(each, Key) for each in annotations):
         if not (isinstance(value, str) and _KEY.fullmatch(value)):
             raise ValueError(f"{value!r:.40} is no key of an object that is a number")
         value = int(value)
-    made = converter.structure(value, base)
-    for each in said:
+    converted = converter.structure(value, base)
+    for each in annotations:
         if isinstance(each, Range):
-            each.check(made)
-    return made
+            each.check(converted)
+    return converted
 
 
 def _valid(kind: Any, structure: Any) -> Any:
     """Return what reads a record and lets it say what its fields must be to each other."""
     valid = getattr(kind, "valid", None)
 
-    def checked(value: Any, wanted: Any) -> Any:
+    def checked(value: Any, target_type: Any) -> Any:
         if not isinstance(value, Mapping):  # a list lacks all keys, as an object may
             raise ValueError("it is no object")
-        made = structure(value, wanted)
+        record = structure(value, target_type)
         if valid is not None:
-            made.valid()
-        return made
+            record.valid()
+        return record
 
     return checked
 
@@ -330,10 +330,10 @@ class FileFormat(Generic[T]):
 
     def read(self, path: Path) -> T:
         """Return the record of a file; P3SError, one line, Damaged for one that holds none."""
-        found = read_json(path, self.schema, self.version)
+        content = read_json(path, self.schema, self.version)
         try:
             if not self.more:
-                found = {key: value for key, value in found.items() if key not in _HEAD}
-            return from_data(self.kind, found, more=self.more)
+                content = {key: value for key, value in content.items() if key not in _HEAD}
+            return from_data(self.kind, content, more=self.more)
         except ShapeError as err:
             raise unusable(path, err, self.again) from err

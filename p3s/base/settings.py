@@ -103,19 +103,19 @@ def parse_params(words: Sequence[str], option: str = "--param") -> dict[str, lis
 
 def one_setting(words: Sequence[str], names: Sequence[str]) -> dict[str, Fraction]:
     """Return one value for each of the parameters ``names``; UsageError for anything else."""
-    found = parse_params(words)
-    known = ", ".join(names)
-    for name, values in found.items():
+    values_of = parse_params(words)
+    names_known = ", ".join(names)
+    for name, values in values_of.items():
         if name not in names:
-            raise UsageError(f"--param {name}: no parameter of this study, which has {known}")
+            raise UsageError(f"--param {name}: no parameter of this study, which has {names_known}")
         if len(values) > 1:
             raise UsageError(f"--param {name}: give one value here, {len(values)} are given")
-    missing = [name for name in names if name not in found]
+    missing = [name for name in names if name not in values_of]
     if missing:
         raise UsageError(
             f"--param: no value for {', '.join(missing)}; add --param {missing[0]}=VALUE"
         )
-    return {name: found[name][0] for name in names}
+    return {name: values_of[name][0] for name in names}
 
 
 def settings_of(values: Mapping[str, Sequence[Fraction]]) -> list[dict[str, Fraction]]:
@@ -150,12 +150,12 @@ def fill_parameters(words: Sequence[str], setting: Setting) -> list[str]:
 def parameters(study: Study) -> list[str]:
     """Return the names of the parameters of a study, empty if it has none."""
     try:
-        found = study.manifest().get("parameters")
+        entry = study.manifest().get("parameters")
     except P3SError:
         return []
     # They name directories: one that is no name would lead out of the study.
-    named = isinstance(found, dict) and all(_NAME.fullmatch(str(name)) for name in found)
-    return [str(name) for name in found] if named and found else []
+    named = isinstance(entry, dict) and all(_NAME.fullmatch(str(name)) for name in entry)
+    return [str(name) for name in entry] if named and entry else []
 
 
 def value_study(root: Study, setting: Setting) -> Study:
@@ -166,7 +166,7 @@ def value_study(root: Study, setting: Setting) -> Study:
 def settings_in(root: Study) -> list[tuple[dict[str, Fraction], Study]]:
     """Return the settings that have traced runs, ascending, with their studies."""
     names = parameters(root)
-    found = []
+    pairs = []
     for path in (root.root / "at").glob("*/study.json"):
         try:
             setting = parse_setting(path.parent.name)
@@ -174,8 +174,8 @@ def settings_in(root: Study) -> list[tuple[dict[str, Fraction], Study]]:
             continue
         study = Study(path.parent)
         if list(setting) == names and study.counts():
-            found.append((setting, study))
-    return sorted(found, key=lambda each: tuple(each[0].values()))
+            pairs.append((setting, study))
+    return sorted(pairs, key=lambda each: tuple(each[0].values()))
 
 
 def alike_in_threads(root: Study) -> list[tuple[dict[str, Fraction], Study]]:
@@ -184,16 +184,16 @@ def alike_in_threads(root: Study) -> list[tuple[dict[str, Fraction], Study]]:
     That with most values that have enough counts for a model, of these the smallest; all of them
     in a study without threads.
     """
-    found = settings_in(root)
+    studies = settings_in(root)
     able: dict[Fraction, int] = {}
-    for setting, at in found:
+    for setting, at in studies:
         if THREADS in setting:
             enough = len(at.signature_counts()) >= MIN_COUNTS
             able[setting[THREADS]] = able.get(setting[THREADS], 0) + enough
     if not able:
-        return found
+        return studies
     base = max(able, key=lambda threads: (able[threads], -threads))
-    return [(setting, at) for setting, at in found if setting[THREADS] == base]
+    return [(setting, at) for setting, at in studies if setting[THREADS] == base]
 
 
 def parent_of(study: Study) -> tuple[Study, dict[str, Fraction]] | None:
@@ -212,8 +212,8 @@ def parent_of(study: Study) -> tuple[Study, dict[str, Fraction]] | None:
 
 def threads_of(study: Study) -> int:
     """Return the threads of a process in the runs of a study, 0 where none were asked for."""
-    found = parent_of(study)
-    return int(found[1].get(THREADS, 0)) if found is not None else 0
+    parent = parent_of(study)
+    return int(parent[1].get(THREADS, 0)) if parent is not None else 0
 
 
 def without_threads(setting: Setting) -> dict[str, Fraction]:
@@ -223,16 +223,16 @@ def without_threads(setting: Setting) -> dict[str, Fraction]:
 
 def sources(study: Study) -> list[Study]:
     """Return the traced studies that a derived one was made from, empty for any other."""
-    found = parent_of(study)
-    if found is None or not study.manifest().get("derived"):
+    parent = parent_of(study)
+    if parent is None or not study.manifest().get("derived"):
         return []
-    return [at for _, at in settings_in(found[0])]
+    return [at for _, at in settings_in(parent[0])]
 
 
 def traces_of(study: Study) -> Traces:
     """Return what a study has traced, as values."""
-    found = parent_of(study)
-    siblings = {at.root: _traces(at) for _, at in settings_in(found[0])} if found else {}
+    parent = parent_of(study)
+    siblings = {at.root: _traces(at) for _, at in settings_in(parent[0])} if parent else {}
     return replace(
         _traces(study),
         sources=tuple(siblings[at.root] for at in sources(study)),
@@ -252,11 +252,11 @@ def _traces(study: Study) -> Traces:
 
 def counts_behind(study: Study) -> list[int]:
     """Return the counts a study's model rests on: its own, or those of the values it is from."""
-    own = study.signature_counts()
+    own_counts = study.signature_counts()
     if not sources(study):
-        return own
+        return own_counts
     behind = read_json(study.model_path, "p3s.model")["counts"]
-    return sorted({*own, *(int(n) for n in behind)})
+    return sorted({*own_counts, *(int(n) for n in behind)})
 
 
 def has_threads(root: Study) -> bool:

@@ -51,8 +51,8 @@ def hidden_beside(path: Path) -> Path:
 def unhide_path(path: Path | str) -> str:
     """Return a path as people know it: with the names that hidden ones stand for."""
     parts = Path(path).parts
-    found = [_NAME.fullmatch(part) for part in parts]
-    names = [match["name"] if match else part for part, match in zip(parts, found, strict=True)]
+    matches = [_NAME.fullmatch(part) for part in parts]
+    names = [match["name"] if match else part for part, match in zip(parts, matches, strict=True)]
     return str(Path(*names)) if parts else str(path)
 
 
@@ -126,8 +126,8 @@ def _exchange(one: Path, other: Path) -> bool:
     except (OSError, AttributeError):
         return False
     paths = os.fsencode(one), os.fsencode(other)
-    done = renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE)
-    return bool(done == 0)
+    status = renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE)
+    return bool(status == 0)
 
 
 # ---- one process at a time ----------------------------------------------------------------------
@@ -155,7 +155,7 @@ def alone(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
 
 def _open_lock(lock: Path, waiting: Callable[[], None]) -> int:
     """Return an open file that is locked, -1 where that is not possible."""
-    told = False
+    announced = False
     while True:
         try:
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -165,8 +165,8 @@ def _open_lock(lock: Path, waiting: Callable[[], None]) -> int:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if not told:
-                    told = True
+                if not announced:
+                    announced = True
                     waiting()
                 fcntl.flock(handle, fcntl.LOCK_EX)
             if os.fstat(handle).st_nlink:
@@ -211,14 +211,14 @@ def _is_written(name: Path, match: re.Match[str], now: float) -> bool:
     return now - _find_last_change(name) < _STALE_S
 
 
-def _clear(left: Path, target: Path) -> None:
-    """Remove one thing that was left; give it its name back where it was put aside."""
-    if left.name.endswith(_OLD) and not target.exists():
-        os.rename(left, target)
-    elif left.is_dir() and not left.is_symlink():
-        shutil.rmtree(left, ignore_errors=True)
+def _clear(leftover: Path, target: Path) -> None:
+    """Remove one leftover; give it its name back where it was put aside."""
+    if leftover.name.endswith(_OLD) and not target.exists():
+        os.rename(leftover, target)
+    elif leftover.is_dir() and not leftover.is_symlink():
+        shutil.rmtree(leftover, ignore_errors=True)
     else:
-        left.unlink(missing_ok=True)
+        leftover.unlink(missing_ok=True)
 
 
 def _find_last_change(name: Path) -> float:

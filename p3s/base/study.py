@@ -186,12 +186,12 @@ class Study:
                 os.replace(self.manifest_path, self.root / "study.json.damaged")
         except OSError as err:
             raise P3SError(f"{self.manifest_path}: damaged: {reason(err)}") from err
-        lost = [np for np in list_signatures(self.root) if np not in self.complete_counts()]
+        lost_counts = [np for np in list_signatures(self.root) if np not in self.complete_counts()]
         self._write_manifest(
             commands_of(runs),
             [
                 {"np": np, "rep": 0, "dir": f"runs/{self.runs_dir(np).name}", "status": "gone"}
-                for np in lost
+                for np in lost_counts
             ],
         )
         self.update()
@@ -229,9 +229,10 @@ class Study:
                         f"{root}: holds runs that do not say their command (study.json was lost); "
                         "if it is this one, add --force to p3s characterize"
                     )
-                there, here = differing(commands[-1], words)
+                command_there, command_here = differing(commands[-1], words)
                 raise UsageError(
-                    f"{root}: holds runs of another command ({there}, not {here}); {remedy}"
+                    f"{root}: holds runs of another command"
+                    f" ({command_there}, not {command_here}); {remedy}"
                 )
             keep = commands if study.runs() else []
             study.update(commands=[*keep, words])
@@ -264,10 +265,10 @@ class Study:
             for run in self.root.glob("*/np*.failed") if untraced else ():
                 if not any(run.glob("rank-*.p3t")):
                     shutil.rmtree(run)
-            there = {path.name for path in self.root.iterdir()}
-            if there - {"timed"} != {"study.json", "runs"}:
+            names = {path.name for path in self.root.iterdir()}
+            if names - {"timed"} != {"study.json", "runs"}:
                 return
-            for name in sorted(there - {"study.json"}):
+            for name in sorted(names - {"study.json"}):
                 (self.root / name).rmdir()
             self.manifest_path.unlink()
             self.root.rmdir()
@@ -306,7 +307,7 @@ class Study:
         """
         before = self._entries("runs", dict)
         obj = {**self.manifest(), **changes}
-        there: list[dict[str, Any]] = [
+        present: list[dict[str, Any]] = [
             {
                 "np": run.np,
                 "rep": run.rep,
@@ -320,9 +321,9 @@ class Study:
             }
             for run in self.runs()
         ]
-        dirs = {row["dir"] for row in there}
-        gone = [{**row, "status": "gone"} for row in before if row.get("dir") not in dirs]
-        obj["runs"] = [*there, *gone]
+        dirs = {row["dir"] for row in present}
+        removed = [{**row, "status": "gone"} for row in before if row.get("dir") not in dirs]
+        obj["runs"] = [*present, *removed]
         write_json(self.manifest_path, obj)
         return obj
 
@@ -386,8 +387,8 @@ class Study:
 
     def _entries(self, key: str, kind: type) -> list[Any]:
         """Return a list of study.json, empty where it is not there or no list of that kind."""
-        found = self.manifest().get(key) if self.manifest_path.exists() else None
-        return [each for each in found if isinstance(each, kind)] if isinstance(found, list) else []
+        entry = self.manifest().get(key) if self.manifest_path.exists() else None
+        return [each for each in entry if isinstance(each, kind)] if isinstance(entry, list) else []
 
     def failed_counts(self) -> list[int]:
         """Return the process counts at which the program failed or refused, and never succeeded."""

@@ -58,12 +58,12 @@ class _Footer:
         """Read a structure; return the sum of the numbers behind a path of fields."""
         if depth > _MOST_DEEP:
             raise ValueError("its footer is nested too deeply")
-        found, field = 0, 0
+        total, field = 0, 0
         while (head := self._byte()) != _STOP:
             field = field + (head >> 4) if head >> 4 else self._number()
-            wanted = path[1:] if path and path[0] == field else None
-            found += self._value(head & 15, wanted, depth)
-        return found
+            path_below = path[1:] if path and path[0] == field else None
+            total += self._value(head & 15, path_below, depth)
+        return total
 
     def _value(self, kind: int, path: tuple[int, ...] | None, depth: int) -> int:
         """Read a value; return the sum behind the rest of a path, 0 where it is on none."""
@@ -170,10 +170,10 @@ def whole(values: np.ndarray) -> pa.Array:
     """Return whole numbers as a column of int32; raises ValueError where one does not fit."""
     import numpy as np
 
-    made = values.astype(np.int32)
-    if not np.array_equal(made, values):
+    narrow = values.astype(np.int32)
+    if not np.array_equal(narrow, values):
         raise ValueError(f"{np.abs(values).max()} does not fit into a column of 32 bits")
-    return column(made)
+    return column(narrow)
 
 
 def texts(values: Sequence[str], codes: np.ndarray) -> pa.Array:
@@ -183,9 +183,9 @@ def texts(values: Sequence[str], codes: np.ndarray) -> pa.Array:
 
     each = [value.encode() for value in values]
     ends = np.cumsum([0, *map(len, each)], dtype=np.int32)
-    known = pa.StringArray.from_buffers(len(each), pa.py_buffer(ends), pa.py_buffer(b"".join(each)))
-    found = pa.DictionaryArray.from_arrays(column(codes.astype(np.int32)), known)
-    return found.cast(pa.string())
+    table = pa.StringArray.from_buffers(len(each), pa.py_buffer(ends), pa.py_buffer(b"".join(each)))
+    coded = pa.DictionaryArray.from_arrays(column(codes.astype(np.int32)), table)
+    return coded.cast(pa.string())
 
 
 def codes(column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -238,18 +238,18 @@ def write_columns(
     """
     import pyarrow as pa
 
-    made = {k: lists(v) if isinstance(v, list) else column(v) for k, v in columns.items()}
-    table = pa.table(made, metadata=head)
+    arrays = {k: lists(v) if isinstance(v, list) else column(v) for k, v in columns.items()}
+    table = pa.table(arrays, metadata=head)
     data = parquet_bytes(table)
     write_bytes(path, data)
     return facts_of(data, table.num_rows, sums)
 
 
 def read_columns(
-    path: Path, columns: Mapping[str, type], known: Mapping[str, TableFacts] | None = None
+    path: Path, columns: Mapping[str, type], facts: Mapping[str, TableFacts] | None = None
 ) -> dict[str, np.ndarray]:
     """Return columns of numbers of a table, checked as :func:`read_table` does."""
-    table = read_table(path, columns, known)
+    table = read_table(path, columns, facts)
     return {name: numbers(table.column(name)) for name in columns}
 
 
@@ -283,11 +283,11 @@ def unusable_tables(path: Path, err: Exception, remedy: str) -> DamagedFile:
     return unusable(path, err, remedy)
 
 
-def check_names(paths: Iterable[Path], known: Mapping[str, TableFacts] | None) -> None:
+def check_names(paths: Iterable[Path], facts: Mapping[str, TableFacts] | None) -> None:
     """Raise ValueError where tables that a head knows are missing, or there are others."""
-    there = {path.name for path in paths}
-    if known is not None and there != set(known):
-        raise ValueError(f"{min(there ^ set(known))} is missing, or not in the head")
+    names = {path.name for path in paths}
+    if facts is not None and names != set(facts):
+        raise ValueError(f"{min(names ^ set(facts))} is missing, or not in the head")
 
 
 def columns_of(path: Path) -> list[str]:
@@ -300,7 +300,7 @@ def columns_of(path: Path) -> list[str]:
 
 def open_table(
     path: Path,
-    known: Mapping[str, TableFacts] | None,
+    facts: Mapping[str, TableFacts] | None,
     coded: Iterable[str] = (),
     value_bytes: int = _CELL_BYTES,
 ) -> Any:
@@ -317,9 +317,9 @@ def open_table(
     import pyarrow.parquet as pq
 
     data = file_bytes(path)
-    if known is not None and path.name not in known:
+    if facts is not None and path.name not in facts:
         raise ValueError(f"{path.name} is not in its head")
-    if known is not None and digest_of(data) != known[path.name].digest:
+    if facts is not None and digest_of(data) != facts[path.name].digest:
         raise OtherTable(f"{path.name} is damaged, or another table than its head names")
     read = functools.partial(pq.ParquetFile, page_checksum_verification=True)
     try:
@@ -331,13 +331,13 @@ def open_table(
     rows, groups = file.metadata.num_rows, range(file.metadata.num_row_groups)
     most = ROOM + TIMES_ITS_SIZE * len(data)
     stated = sum(file.metadata.row_group(k).total_byte_size for k in groups)
-    asked = max(_cells(file.metadata, data) * value_bytes, stated)
-    if asked <= most:
-        asked = max(asked, _text_bytes(file.schema_arrow, data, most))
-    if asked > most:
-        raise ValueError(f"{path.name}: {len(data):,} bytes ask for {asked:,} bytes of memory")
-    if known is not None and rows != known[path.name].rows:
-        raise ValueError(f"{path.name} has {rows:,} rows, its head says {known[path.name].rows:,}")
+    room = max(_cells(file.metadata, data) * value_bytes, stated)
+    if room <= most:
+        room = max(room, _text_bytes(file.schema_arrow, data, most))
+    if room > most:
+        raise ValueError(f"{path.name}: {len(data):,} bytes ask for {room:,} bytes of memory")
+    if facts is not None and rows != facts[path.name].rows:
+        raise ValueError(f"{path.name} has {rows:,} rows, its head says {facts[path.name].rows:,}")
     return file
 
 
@@ -389,16 +389,16 @@ def _bytes_of_texts(texts: Any) -> int:
     import numpy as np
     import pyarrow as pa
 
-    known = texts.dictionary
-    if texts.null_count or known.null_count:
+    table = texts.dictionary
+    if texts.null_count or table.null_count:
         import pyarrow.compute as pc  # takes long, and texts of most tables are all there
 
-        return int(pc.sum(pc.take(pc.binary_length(known), texts.indices)).as_py() or 0)
+        return int(pc.sum(pc.take(pc.binary_length(table), texts.indices)).as_py() or 0)
     if not len(texts):
         return 0
-    kind = np.dtype(np.int64 if pa.types.is_large_string(known.type) else np.int32)
-    ends = np.frombuffer(known.buffers()[1], kind, len(known) + 1, known.offset * kind.itemsize)
-    times = np.bincount(numbers(texts.indices), minlength=len(known))
+    kind = np.dtype(np.int64 if pa.types.is_large_string(table.type) else np.int32)
+    ends = np.frombuffer(table.buffers()[1], kind, len(table) + 1, table.offset * kind.itemsize)
+    times = np.bincount(numbers(texts.indices), minlength=len(table))
     return int((times * np.diff(ends)).sum())
 
 
@@ -445,20 +445,20 @@ def _array(file: zipfile.ZipFile, name: str) -> np.ndarray:
     if np.lib.format.read_magic(member) != (1, 0):
         raise ValueError(f"{name} is of another version")
     shape, _, kind = np.lib.format.read_array_header_1_0(member)
-    there = info.file_size - member.tell()
+    content_bytes = info.file_size - member.tell()
     if (
         kind.kind not in "iufb"
         or min(shape, default=0) < 0
-        or math.prod(shape) != there / kind.itemsize
+        or math.prod(shape) != content_bytes / kind.itemsize
     ):
         raise ValueError(f"{name} is not as large as it says, or no numbers")
     member.seek(0)
-    found: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
-    return found
+    array: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
+    return array
 
 
 def read_table(
-    path: Path, columns: Mapping[str, type], known: Mapping[str, TableFacts] | None = None
+    path: Path, columns: Mapping[str, type], facts: Mapping[str, TableFacts] | None = None
 ) -> pa.Table:
     """Return columns of a table, checked: digest, rows, memory, types; nothing is missing in them.
 
@@ -466,7 +466,7 @@ def read_table(
     (of whole numbers). Raises ValueError for what is damaged, pyarrow's errors, OSError.
     """
     texts = [name for name, kind in columns.items() if kind is str]
-    table = open_table(path, known, texts).read(list(columns), use_threads=False)
+    table = open_table(path, facts, texts).read(list(columns), use_threads=False)
     return checked_columns(table, columns, path.name)
 
 
@@ -521,18 +521,18 @@ def _check_finite(column: Any, name: str, where: str) -> None:
         raise ValueError(f"{where}: a value of {name} is no finite number")
 
 
-def _has_type(kind: pa.DataType, wanted: type) -> bool:
+def _has_type(kind: pa.DataType, required_type: type) -> bool:
     import pyarrow as pa
 
-    if wanted is str:
+    if required_type is str:
         return bool(
             pa.types.is_string(kind)
             or pa.types.is_large_string(kind)
             or (pa.types.is_dictionary(kind) and _has_type(kind.value_type, str))
         )
-    if wanted is list:
+    if required_type is list:
         return bool(pa.types.is_list(kind) and pa.types.is_integer(kind.value_type))
-    if wanted is float:
+    if required_type is float:
         return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
     return bool(pa.types.is_integer(kind) and not pa.types.is_uint64(kind))
 
@@ -545,12 +545,12 @@ _WORDS: Mapping[type, str] = {
 }
 
 
-def check_sums(found: Mapping[str, float], known: Mapping[str, TableFacts] | None) -> None:
+def check_sums(sums: Mapping[str, float], known: Mapping[str, TableFacts] | None) -> None:
     """Raise ValueError where sums over all tables are not those that their head says."""
-    for name, value in found.items() if known else ():
-        said = [facts.sums[name] for facts in known.values() if name in facts.sums] if known else []
-        if said and not math.isclose(math.fsum(said), value, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
-            raise ValueError(f"the sum of {name} is {value:g}, the head says {math.fsum(said):g}")
+    for name, value in sums.items() if known else ():
+        head = [facts.sums[name] for facts in known.values() if name in facts.sums] if known else []
+        if head and not math.isclose(math.fsum(head), value, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+            raise ValueError(f"the sum of {name} is {value:g}, the head says {math.fsum(head):g}")
 
 
 def sums_of_rows(repeat: np.ndarray, nbytes: np.ndarray, work: np.ndarray) -> dict[str, float]:
@@ -570,7 +570,7 @@ def check_range(values: Sequence[int] | np.ndarray, least: int, end: int, what: 
     """Raise ValueError unless all whole numbers are at least ``least`` and below ``end``."""
     import numpy as np
 
-    found = np.asarray(values)
-    if found.size and not least <= int(found.min()) <= int(found.max()) < end:
-        wrong = int(found.min()) if int(found.min()) < least else int(found.max())
+    array = np.asarray(values)
+    if array.size and not least <= int(array.min()) <= int(array.max()) < end:
+        wrong = int(array.min()) if int(array.min()) < least else int(array.max())
         raise ValueError(f"{what} is {wrong}, not from {least} to {end - 1}")

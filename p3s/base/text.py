@@ -51,9 +51,9 @@ def quote_word(word: str | Path) -> str:
     return f"$'{''.join(codes)}'"
 
 
-def plural(number: float, what: str, many: str = "") -> str:
-    """Return a number with its noun: "1 call", "1,200 calls", "1 process" with ``many``."""
-    return f"{number:,} {what if number == 1 else many or what + 's'}"
+def plural(number: float, noun: str, plural_noun: str = "") -> str:
+    """Return a number with its noun: "1 call", "1,200 calls", "1 process" with ``plural_noun``."""
+    return f"{number:,} {noun if number == 1 else plural_noun or noun + 's'}"
 
 
 def join_words(words: Iterable[object], last: str = "and") -> str:
@@ -66,10 +66,10 @@ def processes(counts: int | Iterable[int]) -> str:
     """Return process counts with their noun: "1 process", "2, 4 and 8 processes"."""
     if isinstance(counts, int):
         return plural(counts, "process", "processes")
-    found = list(counts)
-    if len(found) == 1:
-        return processes(found[0])
-    return f"{join_words(f'{n:,}' for n in found)} processes"
+    numbers = list(counts)
+    if len(numbers) == 1:
+        return processes(numbers[0])
+    return f"{join_words(f'{n:,}' for n in numbers)} processes"
 
 
 def differing(one: Sequence[str], other: Sequence[str], limit: int = 80) -> tuple[str, str]:
@@ -93,17 +93,17 @@ def differing(one: Sequence[str], other: Sequence[str], limit: int = 80) -> tupl
 
 def mixed_clocks(units: Mapping[str, str]) -> str:
     """Return a note when work was measured with different clocks; units: by count."""
-    found: dict[str, list[str]] = {}
+    counts_by_unit: dict[str, list[str]] = {}
     for count, unit in units.items():
-        found.setdefault(unit, []).append(count)
-    if len(found) < 2:
+        counts_by_unit.setdefault(unit, []).append(count)
+    if len(counts_by_unit) < 2:
         return ""
     names = {"wall_ns": "wall time", "cpu_ns": "CPU time"}
     return (
         "work was measured in "
         + " and ".join(
             f"{names.get(unit, unit)} at {join_words(counts)} process{'es' * (counts != ['1'])}"
-            for unit, counts in found.items()
+            for unit, counts in counts_by_unit.items()
         )
         + "; both count as time"
     )
@@ -215,8 +215,8 @@ def over(value: float, limit: float) -> str:
 
 def visible(text: str, limit: int = 200) -> str:
     """Return text from a file with control and direction-changing characters made visible."""
-    shown = _escape_unprintable(text[: limit + 1])
-    return shown if len(text) <= limit else shown[:limit] + "…"
+    visible_text = _escape_unprintable(text[: limit + 1])
+    return visible_text if len(text) <= limit else visible_text[:limit] + "…"
 
 
 def one_line(text: str) -> str:
@@ -236,12 +236,12 @@ def _escape_unprintable(text: str) -> str:
 
 def align_columns(
     lines: Sequence[Sequence[str]],
-    left: Container[int] = (),
+    flush_left: Container[int] = (),
     *,
     indent: str = "",
     widths: Sequence[int] = (),
 ) -> list[str]:
-    """Return lines of cells as text, columns ``left`` flush left and all others flush right.
+    """Return lines of cells as text, columns ``flush_left`` flush left and all others flush right.
 
     ``widths``: of the columns [default: those of the widest cells].
     """
@@ -249,7 +249,7 @@ def align_columns(
     return [
         indent
         + "  ".join(
-            cell.ljust(size) if i in left else cell.rjust(size)
+            cell.ljust(size) if i in flush_left else cell.rjust(size)
             for i, (cell, size) in enumerate(zip(line, wide, strict=True))
         ).rstrip()
         for line in lines

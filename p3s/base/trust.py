@@ -73,16 +73,16 @@ def _read_key(path: Path) -> bytes:
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         facts = os.fstat(handle)
-        found = os.read(handle, _KEY_BYTES + 1)
+        key = os.read(handle, _KEY_BYTES + 1)
     finally:
         os.close(handle)
     if why := explain_unsafe(facts):
         raise P3SError(f"{path}: {why}; remove it, and P3S makes another")
     if facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise P3SError(f"{path}: can be read by others; remove it, and P3S makes another")
-    if len(found) != _KEY_BYTES:
+    if len(key) != _KEY_BYTES:
         raise P3SError(f"{path}: is no key; remove it, and P3S makes another")
-    return found
+    return key
 
 
 def _make_key(path: Path) -> None:
@@ -137,8 +137,8 @@ def is_own(study: Study, words: Sequence[str], directory: str) -> bool:
     Errors: P3SError as user_key.
     """
     allowed = study.manifest().get(_ALLOWED)
-    given = allowed[:_MOST_ALLOWED] if isinstance(allowed, list) else []
-    if any(is_signed(signature, words, directory) for signature in given):
+    signatures = allowed[:_MOST_ALLOWED] if isinstance(allowed, list) else []
+    if any(is_signed(signature, words, directory) for signature in signatures):
         return True
     if any(_has_run(each, words, directory) for each in (study, *_moved_from(study))):
         return True
@@ -173,10 +173,10 @@ def _has_run(study: Study, words: Sequence[str], directory: str) -> bool:
 def _build_command(study: Study, other: Study) -> list[str]:
     """Return the command of the study with parameters that ``study`` lies in, at another's values;
     nothing where it lies in none."""
-    found, place = parent_of(study), parent_of(other)
-    if found is None or place is None or place[0].root != found[0].root:
+    parent, place = parent_of(study), parent_of(other)
+    if parent is None or place is None or place[0].root != parent[0].root:
         return []
-    return fill_parameters(found[0].command(), place[1])
+    return fill_parameters(parent[0].command(), place[1])
 
 
 def _same_place(one: str, other: str) -> bool:
@@ -197,7 +197,9 @@ def _moved_from(study: Study) -> list[Study]:
 def allow(study: Study, words: Sequence[str], directory: str) -> None:
     """Remember in study.json that the user allows a command; a study that is only read forgets."""
     with contextlib.suppress(P3SError):
-        there = study.manifest().get(_ALLOWED)
-        kept = [each for each in there if isinstance(each, str)] if isinstance(there, list) else []
-        if made := sign(words, directory):
-            study.update(**{_ALLOWED: [*kept[-_MOST_ALLOWED + 1 :], made]})
+        entry = study.manifest().get(_ALLOWED)
+        signatures = (
+            [each for each in entry if isinstance(each, str)] if isinstance(entry, list) else []
+        )
+        if signature := sign(words, directory):
+            study.update(**{_ALLOWED: [*signatures[-_MOST_ALLOWED + 1 :], signature]})

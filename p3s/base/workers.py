@@ -155,18 +155,18 @@ class _PendingTasks:
         self.waiting.append(_Task(function, task, future))
         return self.waiting[-1]
 
-    def result(self, wanted: _Task) -> Any:
+    def result(self, pending: _Task) -> Any:
         """Return the result of a task, computing others in the meantime."""
         from concurrent.futures import BrokenExecutor
 
-        while not wanted.future.done() and self._compute_one():
+        while not pending.future.done() and self._compute_one():
             pass
-        if wanted in self.waiting:
-            self.waiting.remove(wanted)
+        if pending in self.waiting:
+            self.waiting.remove(pending)
         try:
-            return wanted.future.result()
+            return pending.future.result()
         except BrokenExecutor:  # whatever went wrong there goes wrong here, where it can be told
-            return wanted.function(*wanted.task)
+            return pending.function(*pending.task)
 
     def _compute_one(self) -> bool:
         """Compute the last task here that nobody has begun; tells whether there was one."""
@@ -188,15 +188,15 @@ def _run_here(function: Callable[..., Any], task: Sequence[Any]) -> Future[Any]:
     from concurrent.futures import Future
 
     global _inside
-    made: Future[Any] = Future()
+    future: Future[Any] = Future()
     before, _inside = _inside, True
     try:
-        made.set_result(function(*task))
+        future.set_result(function(*task))
     except Exception as err:
-        made.set_exception(err)
+        future.set_exception(err)
     finally:
         _inside = before
-    return made
+    return future
 
 
 @contextlib.contextmanager
@@ -281,10 +281,10 @@ def _run_checked(function: Callable[..., R], task: Sequence[Any], mark: _Mark) -
 
 def _check(mark: _Mark) -> None:
     """Raise P3SError at a rank with another P3S, or without the study."""
-    here = os.uname().nodename
+    host = os.uname().nodename
     if mark.version != __version__:
         raise P3SError(
-            f"{here}: has p3s {__version__}, rank 0 on {mark.host} has {mark.version}; all ranks "
+            f"{host}: has p3s {__version__}, rank 0 on {mark.host} has {mark.version}; all ranks "
             "need the same installation"
         )
     try:
@@ -293,17 +293,17 @@ def _check(mark: _Mark) -> None:
         same = False
     if not same:
         raise P3SError(
-            f"{here}: {mark.file} is not there as rank 0 sees it on {mark.host}: put the study on "
+            f"{host}: {mark.file} is not there as rank 0 sees it on {mark.host}: put the study on "
             "a file system that all ranks share"
         )
 
 
 def read_launcher_rank() -> tuple[int, int] | None:
     """Return (rank, ranks) as a launcher tells this process; None: it was started alone."""
-    here = place()
-    if here.rank is None or here.size is None or here.size < 2:
+    launched = place()
+    if launched.rank is None or launched.size is None or launched.size < 2:
         return None
-    return here.rank, here.size
+    return launched.rank, launched.size
 
 
 def check_may_launch() -> None:

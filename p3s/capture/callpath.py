@@ -53,11 +53,11 @@ class FrameInfo:
 
 def parse(frame: str) -> FrameInfo:
     """Return what the text of a frame says by itself; any text is a frame."""
-    if found := _NATIVE.match(frame):
-        return FrameInfo(frame, module=found["module"], offset=int(found["offset"], 16))
-    if found := _PYTHON.match(frame):
-        line = int(found["line"][:9])
-        return FrameInfo(frame, function=found["name"], file=found["file"], line=line)
+    if match := _NATIVE.match(frame):
+        return FrameInfo(frame, module=match["module"], offset=int(match["offset"], 16))
+    if match := _PYTHON.match(frame):
+        line = int(match["line"][:9])
+        return FrameInfo(frame, function=match["name"], file=match["file"], line=line)
     return FrameInfo(frame)
 
 
@@ -69,29 +69,29 @@ def select_frames(frames: Sequence[str]) -> list[str]:
     """
     parsed = [parse(frame) for frame in frames]
     python = [where.frame for where in parsed if where.python]
-    own = [frame for frame in python if not frame.startswith("<frozen ")]
+    files_only = [frame for frame in python if not frame.startswith("<frozen ")]
     if not python:
         return list(frames)
-    return _libraries([where for where in parsed if not where.python]) + (own or python)
+    return _libraries([where for where in parsed if not where.python]) + (files_only or python)
 
 
 def _libraries(native: Sequence[FrameInfo]) -> list[str]:
     """Return the frames below an extension module, given those from it to the interpreter."""
-    left = list(native)
+    remaining = list(native)
     for _ in ("interpreter", "extension module"):
-        module = left[-1].module if left else ""
-        while left and left[-1].module == module:
-            left.pop()
-    return [where.frame for where in left if not _EXTENSION.search(where.module)]
+        module = remaining[-1].module if remaining else ""
+        while remaining and remaining[-1].module == module:
+            remaining.pop()
+    return [where.frame for where in remaining if not _EXTENSION.search(where.module)]
 
 
 def stack(frames: Sequence[str], places: Mapping[str, FrameInfo]) -> list[FrameInfo]:
     """Return the places of frames that were selected, innermost first, with those inlined into."""
-    found = []
+    places_found = []
     for frame in select_frames(frames):
         where = places.get(frame) or parse(frame)
-        found += [where, *where.around]
-    return found
+        places_found += [where, *where.around]
+    return places_found
 
 
 #: Libraries that only pass calls on: they begin threads, or call what they were given.
@@ -154,43 +154,43 @@ def call_path(stack: Sequence[FrameInfo]) -> CallPath | None:
     if not stack:
         return None
     at, *outer = _drop_nameless(stack)
-    kept = [at, *(where for where in outer if not where.module.startswith(PASS_ON))]
+    frames = [at, *(where for where in outer if not where.module.startswith(PASS_ON))]
     program = _program(stack)
-    caller, entry, own = kept[1] if len(kept) > 1 else None, None, None
-    library = next((i for i, w in enumerate(kept) if w.module not in ("", program)), None)
+    caller, entry, user = frames[1] if len(frames) > 1 else None, None, None
+    library = next((i for i, w in enumerate(frames) if w.module not in ("", program)), None)
     if library is not None:
         end = library
-        while end < len(kept) and kept[end].module != program:
+        while end < len(frames) and frames[end].module != program:
             end += 1
-        entry = _entry(kept[end - 1], kept[end] if end < len(kept) else None)
+        entry = _entry(frames[end - 1], frames[end] if end < len(frames) else None)
         entry = None if entry == at else entry
-        own = kept[end] if end < len(kept) and kept[end].function else None
+        user = frames[end] if end < len(frames) and frames[end].function else None
     named = at.function or (entry is not None and entry.function)
-    if caller in (entry, own) or (named and caller is not None and not caller.function):
+    if caller in (entry, user) or (named and caller is not None and not caller.function):
         caller = None
     return CallPath(
-        at, str(at) if at is stack[0] else at.name, caller, entry, own, library is not None
+        at, str(at) if at is stack[0] else at.name, caller, entry, user, library is not None
     )
 
 
-def _entry(outermost: FrameInfo, own: FrameInfo | None) -> FrameInfo:
+def _entry(outermost: FrameInfo, caller: FrameInfo | None) -> FrameInfo:
     """Return the function of a library that the program called, given the frames on both sides."""
-    if own is None or own.calls in ("", outermost.function):
+    if caller is None or caller.calls in ("", outermost.function):
         return outermost
-    return FrameInfo(f"{own.frame} {own.calls}", outermost.module, own.calls)
+    return FrameInfo(f"{caller.frame} {caller.calls}", outermost.module, caller.calls)
 
 
 def _drop_nameless(stack: Sequence[FrameInfo]) -> list[FrameInfo]:
     """Return a stack without functions that have no name, where one around them in the same module
     has one."""
-    kept: list[FrameInfo] = []
+    named_frames: list[FrameInfo] = []
     module, named = None, False
     for where in reversed(stack):
         named = (named and where.module == module) or bool(where.function)
         module = where.module
         if where.function or not named:
-            kept.append(where)
-    return kept[::-1]
+            named_frames.append(where)
+    return named_frames[::-1]
 
 
 def _program(stack: Sequence[FrameInfo]) -> str:

@@ -93,14 +93,14 @@ class Capture:
         if self.damages:
             first, more = self.damages[0], len(self.damages) - 1
             also = f" and at {more} more place{'s' * (more > 1)}" if more else ""
-            lost = (
+            lost_events = (
                 plural(self.lost_events, "event is", "events are") + " lost"
                 if self.lost_events
                 else "no event is lost"
             )
             if self.end is None and not self.lost_events:
-                lost = "it is not known how many events are lost"
-            return f"is damaged at byte {first.offset} ({first.what}){also}: {lost}"
+                lost_events = "it is not known how many events are lost"
+            return f"is damaged at byte {first.offset} ({first.what}){also}: {lost_events}"
         if self.header.stopped_early:
             return "stopped recording early, because the file could not grow"
         if self.end is None:
@@ -174,17 +174,17 @@ def event_blocks(path: Path, least: int) -> Iterator[Events]:
     """
     header = read_header(path)
     counters, parts = len(header.counter_names), list[tuple[int, Events]]()
-    held = 0
+    events_read = 0
     try:
         for chunk, payload in intact_chunks(path, header):
             if chunk.kind == layout.EVENTS:
                 parts.append(
                     (chunk.first, read_events(chunk, payload, header.work_source, counters))
                 )
-                held += len(parts[-1][1])
-            if held >= least:
+                events_read += len(parts[-1][1])
+            if events_read >= least:
                 yield join_events(parts, counters)[0]
-                held = 0
+                events_read = 0
     except (OSError, ValueError) as error:
         raise P3SError(f"{path} has changed while it was read; read it again") from error
     if parts:
@@ -261,12 +261,12 @@ class _Collector:
         elif chunk.kind == layout.EVENTS:
             self._take_events(chunk, payload)
         elif chunk.kind == layout.DONE:
-            done, cancelled = read_done(chunk, payload)
-            self.done_rows += len(done)
+            completions, cancelled = read_done(chunk, payload)
+            self.done_rows += len(completions)
             if self.completions:
-                self.done.append((done, cancelled))
+                self.done.append((completions, cancelled))
             elif cancelled.any():
-                self.done.append((done[cancelled], cancelled[cancelled]))
+                self.done.append((completions[cancelled], cancelled[cancelled]))
         elif chunk.kind in READERS:
             self.rows[chunk.kind].append(READERS[chunk.kind](chunk, payload))
         elif chunk.kind == layout.COUNTS:
@@ -311,19 +311,19 @@ class _Collector:
         self.packed = len(self.events)
 
     def _capture(self, chunks: int) -> Capture:
-        calls, known = self.defs.calls()
-        events, lost = join_events(self.events, len(self.header.counter_names))
+        calls, usable = self.defs.calls()
+        events, lost_count = join_events(self.events, len(self.header.counter_names))
         self.events.clear()
         if self.gap_at is not None and not self.damages:
             self.damages.append(Damage(self.gap_at, "events before it are not there", False))
         if self.end is not None and self.end.events > self.expected:
-            lost += self.end.events - self.expected
-        events, dropped = self._with_known_calls(events, known)
-        resolved, done, cancelled = self._tables()
-        if dropped or lost:
+            lost_count += self.end.events - self.expected
+        events, dropped = self._with_known_calls(events, usable)
+        resolved, completions, cancelled = self._tables()
+        if dropped or lost_count:
             resolved = resolved[events.index_of(resolved[:, 0])[1]]
         counted = {
-            call: row for call, row in self.counted.items() if call < len(known) and known[call]
+            call: row for call, row in self.counted.items() if call < len(usable) and usable[call]
         }
         capture = Capture(
             self.path,
@@ -332,29 +332,29 @@ class _Collector:
             calls,
             events,
             resolved,
-            done,
+            completions,
             cancelled,
             counted,
             self.end,
             chunks,
             self.bytes,
-            lost_events=lost + dropped,
+            lost_events=lost_count + dropped,
             event_count=len(events),
             phases=self.phases,
             threads=self._threads(events),
-            accesses=self._joined(layout.ACCESSES),
+            accesses=self._join_rows(layout.ACCESSES),
         )
         self._compare_with_end(capture)
         capture.damages = tuple(self.damages)
         return capture
 
-    def _with_known_calls(self, events: Events, known: Bools) -> tuple[Events, int]:
+    def _with_known_calls(self, events: Events, valid: Bools) -> tuple[Events, int]:
         """Drop the events whose call is lost or refers to what is not there."""
         if not len(events):
             return events, 0
-        if known.all() and int(events.call.max()) < len(known):
+        if valid.all() and int(events.call.max()) < len(valid):
             return events, 0
-        usable = np.append(known, False)[np.minimum(events.call, len(known)).astype(np.int64)]
+        usable = np.append(valid, False)[np.minimum(events.call, len(valid)).astype(np.int64)]
         dropped = len(events) - int(usable.sum())
         if not dropped:
             return events, 0
@@ -368,24 +368,24 @@ class _Collector:
     def _tables(self) -> tuple[Ints, Ints, Bools]:
         none = np.empty((0, 4), dtype=np.int64)
         resolved = np.concatenate([none, *self.rows[layout.RESOLVED]])
-        done = np.concatenate([none[:, :2], *[rows for rows, _ in self.done]])
+        completions = np.concatenate([none[:, :2], *[rows for rows, _ in self.done]])
         cancelled = np.concatenate([np.empty(0, dtype=bool), *[flags for _, flags in self.done]])
         sources, tags = resolved[:, 1], resolved[:, 2]
         good = (sources >= -3) & (sources < self.header.size) & (resolved[:, 3] >= 0)
         good &= (tags >= -(1 << 31)) & (tags < 1 << 31) & (resolved[:, 0] < self.expected)
-        inside = done[:, 0] < self.expected
+        inside = completions[:, 0] < self.expected
         # Of a rank that was killed, or of a lost chunk, the event can be the one that is missing.
         excused = bool(self.damages) or self.end is None
         if not excused and not (good.all() and inside.all()):
             where = self.header.header_bytes
             self.damages.append(Damage(where, "rows of events that are not there", False))
-        return resolved[good], done[inside], cancelled[inside]
+        return resolved[good], completions[inside], cancelled[inside]
 
-    def _joined(self, kind: int) -> Ints | None:
+    def _join_rows(self, kind: int) -> Ints | None:
         return np.concatenate(self.rows[kind]) if self.rows[kind] else None
 
     def _threads(self, events: Events) -> Threads | None:
-        rows = self._joined(layout.THREADS)
+        rows = self._join_rows(layout.THREADS)
         if rows is None:
             return None
         if self.end is not None and not self.damages and rows[:, 0].max() >= self.expected:
@@ -420,7 +420,7 @@ class _Collector:
         end = capture.end
         if end is None or self.damages:
             return
-        said = {
+        totals = {
             "events": (self.expected, end.events),
             "completions": (len(capture.done) if self.completions else self.done_rows, end.done),
             "resolved receives": (len(capture.resolved), end.resolved),
@@ -429,9 +429,9 @@ class _Collector:
             "calls": (len(capture.calls), end.calls),
             "sites": (len(self.defs.sites), end.sites),
         }
-        for name, (found, written) in said.items():
-            if found != written:
+        for name, (count, written) in totals.items():
+            if count != written:
                 self.damages.append(
-                    Damage(self.bytes, f"it has {found} of {written} {name}", False)
+                    Damage(self.bytes, f"it has {count} of {written} {name}", False)
                 )
                 return

@@ -131,7 +131,7 @@ def _check_file(path: Path, rank: int) -> tuple[RankCheck, Capture | None]:
     problem = capture.problem or turned
     damaged = capture.damages or turned
     status = DAMAGED if damaged else PARTIAL if problem else COMPLETE
-    found = RankCheck(
+    rank_check = RankCheck(
         capture.header.rank,
         path,
         status,
@@ -144,7 +144,7 @@ def _check_file(path: Path, rank: int) -> tuple[RankCheck, Capture | None]:
         capture.header.in_handlers,
         problem,
     )
-    return found, capture
+    return rank_check, capture
 
 
 def _unreadable(path: Path, rank: int, why: str) -> RankCheck:
@@ -191,8 +191,8 @@ def _check_run(run_dir: Path) -> RunCheck:
         problems.append(f"runs are mixed: {other}")
     sizes = [header.size for header in headers.values()]
     size = max(sizes, default=max(ranks, default=-1) + 1)
-    if sizes and size != (wanted := count_of(run_dir) or size):
-        problems.append(f"it is a run of {processes(size)}, not {wanted}")
+    if sizes and size != (expected_size := count_of(run_dir) or size):
+        problems.append(f"it is a run of {processes(size)}, not {expected_size}")
     for rank in range(size):
         if rank not in ranks:
             path = run_dir / NAME.format(rank)
@@ -243,13 +243,13 @@ def _count_messages(capture: Capture, messages: _Messages) -> None:
     """Add this rank's messages by (sender, receiver); cancelled ones moved nothing."""
     calls, me = capture.calls, capture.header.rank
     kinds = {number: ops.kind_of(name) for number, name in capture.defs.opnames.items()}
-    own = {
+    calls_of = {
         kind: np.isin(calls["op"], [number for number, k in kinds.items() if k == kind])
         for kind in (ops.SEND, ops.RECV)
     }
     for call, peer in _peers(capture):
         for kind, pairs in ((ops.SEND, messages.sent), (ops.RECV, messages.received)):
-            chosen = peer[own[kind][call]]
+            chosen = peer[calls_of[kind][call]]
             if (chosen == ANY_SOURCE).any():
                 messages.unclear.add(me)
             ranks, counts = np.unique(chosen[chosen >= 0], return_counts=True)
@@ -263,17 +263,17 @@ def _peers(capture: Capture) -> Iterator[tuple[NDArray[np.unsignedinteger], Ints
     -1 of what was cancelled.
     """
     events = capture.events
-    at, there = events.index_of(capture.resolved[:, 0])
-    order = np.argsort(at[there], kind="stable")
-    received, sources = at[there][order], capture.resolved[there, 1][order]
-    at, there = events.index_of(capture.done[:, 1])
-    cancelled = np.sort(at[there & capture.cancelled])
+    at, present = events.index_of(capture.resolved[:, 0])
+    order = np.argsort(at[present], kind="stable")
+    received, sources = at[present][order], capture.resolved[present, 1][order]
+    at, present = events.index_of(capture.done[:, 1])
+    cancelled = np.sort(at[present & capture.cancelled])
     for first in range(0, len(events), _BLOCK_EVENTS):
         call = events.call[first : first + _BLOCK_EVENTS]
         peer = capture.calls["peer"][call].astype(np.int64)
-        for where, what in ((received, sources), (cancelled, np.full(len(cancelled), -1))):
+        for where, peers in ((received, sources), (cancelled, np.full(len(cancelled), -1))):
             low, high = np.searchsorted(where, [first, first + len(call)])
-            peer[where[low:high] - first] = what[low:high]
+            peer[where[low:high] - first] = peers[low:high]
         yield call, peer
 
 
@@ -287,12 +287,12 @@ def _note_unmatched(messages: _Messages) -> list[str]:
     ]
     if not pairs:
         return []
-    shown = "; ".join(
+    mismatches = "; ".join(
         f"rank {a} sent {sent[(a, b)]} to rank {b}, which received {received[(a, b)]}"
         for a, b in pairs[:_NAMED_PAIRS]
     )
     more = f"; and {len(pairs) - _NAMED_PAIRS} more pairs" if len(pairs) > _NAMED_PAIRS else ""
-    return [f"messages do not match: {shown}{more}"]
+    return [f"messages do not match: {mismatches}{more}"]
 
 
 def _notes(ranks: tuple[RankCheck, ...] | list[RankCheck]) -> tuple[str, ...]:

@@ -158,14 +158,14 @@ def read_header(path: Path) -> Header:
 def parse_header(raw: bytes, path: Path) -> Header:
     """Return the header in the first bytes of a file; raises P3SError as read_header does."""
     if not raw.startswith(layout.MAGIC):
-        what = "is empty" if not raw.strip(b"\0") else "is not a P3S capture file"
-        raise P3SError(f"{path} {what}; trace the run again")
+        problem = "is empty" if not raw.strip(b"\0") else "is not a P3S capture file"
+        raise P3SError(f"{path} {problem}; trace the run again")
     if len(raw) >= 12:
         major, minor = int.from_bytes(raw[8:10], "little"), int.from_bytes(raw[10:12], "little")
         if major != layout.MAJOR:
-            shown = f"{major}.{minor}" if major > 1 else str(major)
+            version = f"{major}.{minor}" if major > 1 else str(major)
             raise P3SError(
-                f"{path} has capture version {shown}, this P3S reads version {layout.MAJOR};"
+                f"{path} has capture version {version}, this P3S reads version {layout.MAJOR};"
                 " trace again with this P3S"
             )
     if len(raw) < layout.HEADER_MIN_BYTES:
@@ -337,25 +337,25 @@ class Scan:
             self.damages.append(Damage(chunk.offset, f"chunk {chunk.sequence} is there again"))
         else:
             missing = chunk.sequence - last - 1
-            what = "the chunk" if missing == 1 else f"{missing} chunks"
-            self.damages.append(Damage(chunk.offset, f"{what} before it lost", False))
+            missing_chunks = "the chunk" if missing == 1 else f"{missing} chunks"
+            self.damages.append(Damage(chunk.offset, f"{missing_chunks} before it lost", False))
 
     def _payload(self, chunk: Chunk) -> bytes | None:
         room = min(chunk.capacity, self.size - chunk.offset) - layout.CHUNK_BYTES
         name = layout.KIND_NAMES.get(chunk.kind, "unknown")
         if chunk.used > room:
             cut = chunk.used <= chunk.capacity - layout.CHUNK_BYTES
-            what = "is cut off" if cut else "says more than it can hold"
-            self.damages.append(Damage(chunk.offset, f"a chunk of {name} {what}"))
+            problem = "is cut off" if cut else "says more than it can hold"
+            self.damages.append(Damage(chunk.offset, f"a chunk of {name} {problem}"))
             return None
         payload = os.pread(self.handle, chunk.used, chunk.offset + layout.CHUNK_BYTES)
-        known = chunk.kind in layout.KIND_NAMES
-        checked = chunk.sealed or (known and chunk.kind not in layout.IN_PLACE)
+        kind_known = chunk.kind in layout.KIND_NAMES
+        checked = chunk.sealed or (kind_known and chunk.kind not in layout.IN_PLACE)
         if len(payload) < chunk.used or (checked and zlib.crc32(payload) != chunk.crc):
             self.damages.append(Damage(chunk.offset, f"the checksum of a chunk of {name}"))
             return None
         versions = (layout.CHUNK_VERSION, layout.GAP_VERSION)[: 1 + (chunk.kind == layout.EVENTS)]
-        if known and chunk.version not in versions:
+        if kind_known and chunk.version not in versions:
             self.damages.append(
                 Damage(chunk.offset, f"a chunk of {name} of a later version ({chunk.version})")
             )

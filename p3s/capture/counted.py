@@ -33,14 +33,14 @@ def with_counted(capture: Capture) -> Capture:
         return capture
     gap = np.zeros(len(events), dtype=np.int64) if events.gap is None else events.gap
     source, copied = _sources(events.call, np.append(gap, number - int(gap.sum())))
-    made = np.bincount(events.call[source[copied]], minlength=len(capture.calls))
-    if {int(call): int(made[call]) for call in np.flatnonzero(made)} != {
+    repeats = np.bincount(events.call[source[copied]], minlength=len(capture.calls))
+    if {int(call): int(repeats[call]) for call in np.flatnonzero(repeats)} != {
         call: row[0] for call, row in capture.counted.items()
     }:
         return capture
-    row, done = _again(capture.done[:, 0], source)
-    posting = _latest(capture.done[row, 1], done, source)
-    received, resolved = _again(capture.resolved[:, 0], source)
+    row, completing = _repeat_rows(capture.done[:, 0], source)
+    posting = _latest(capture.done[row, 1], completing, source)
+    received, resolved = _repeat_rows(capture.resolved[:, 0], source)
     accesses = capture.accesses
     if accesses is not None:  # of none that was only counted
         accesses = accesses.copy()
@@ -49,7 +49,7 @@ def with_counted(capture: Capture) -> Capture:
         capture,
         events=_events(events, source, copied, capture.counted),
         resolved=np.column_stack([resolved, capture.resolved[received, 1:]]),
-        done=np.column_stack([done, posting]),
+        done=np.column_stack([completing, posting]),
         cancelled=capture.cancelled[row],
         counted={},
         restored=number,
@@ -65,34 +65,34 @@ def _sources(call: np.ndarray, gap: Ints) -> tuple[Ints, Bools]:
     gap: events that were only counted before each recorded event, and after the last.
     """
     size = len(call) + int(gap.sum())
-    made, source = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    calls, source = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     copied = np.zeros(size, dtype=bool)
     last: dict[int, int] = {}
     now = following = 0
     for event, left_out in enumerate(gap.tolist()):
         if left_out:
             end, back = now + left_out, now - following
-            for column in (made, source) if back else ():
+            for column in (calls, source) if back else ():
                 column[now:end] = np.resize(column[following:now], left_out)
             copied[now:end] = True
-            new = made[max(now, end - back) : end].tolist()
+            new = calls[max(now, end - back) : end].tolist()
             last.update(zip(new, range(end - len(new), end), strict=True))
             now, following = end, following + left_out
         if event == len(call):
             break
         number = int(call[event])
         before = last.get(number)
-        again = following < now and made[following] == number
+        again = following < now and calls[following] == number
         if not again and before is not None and now - before < _REMEMBERED:
             following = before + 1
         else:
             following += 1
-        made[now], source[now], last[number] = number, event, now
+        calls[now], source[now], last[number] = number, event, now
         now += 1
     return source, copied
 
 
-def _again(event: Ints, source: Ints) -> tuple[Ints, Ints]:
+def _repeat_rows(event: Ints, source: Ints) -> tuple[Ints, Ints]:
     """Return rows by their recorded events, again for every repetition: row and event of each."""
     order = np.argsort(source, kind="stable")
     number = np.bincount(source, minlength=int(event.max(initial=0)) + 1)
@@ -104,18 +104,18 @@ def _again(event: Ints, source: Ints) -> tuple[Ints, Ints]:
     return row[ascending], new[ascending]
 
 
-def _latest(wanted: Ints, until: Ints, source: Ints) -> Ints:
+def _latest(recorded: Ints, until: Ints, source: Ints) -> Ints:
     """Return the last event up to another that is or repeats a recorded one."""
     order = np.argsort(source, kind="stable")
     size = len(source) + 1
-    at = np.searchsorted(source[order] * size + order, wanted * size + until, side="right")
-    found: Ints = order[at - 1]
-    return found
+    at = np.searchsorted(source[order] * size + order, recorded * size + until, side="right")
+    events: Ints = order[at - 1]
+    return events
 
 
 def threads_again(threads: Threads, source: Ints) -> Threads:
     """Return what threads did before events; source: of each event, the one that it repeats."""
-    row, event = _again(threads.event, source)
+    row, event = _repeat_rows(threads.event, source)
     columns = {each.name: threads[each.name][row] for each in fields(Threads)}
     return Threads(**{**columns, "event": event})
 
@@ -140,14 +140,16 @@ def _events(
 def _adding_up(values: Ints, call: Ints, total: dict[int, int]) -> Ints:
     """Return values in proportion, so that those of each call add up to its total."""
     size = int(call.max()) + 1
-    wanted = np.array([total.get(number, 0) for number in range(size)], dtype=np.float64)
+    totals = np.array([total.get(number, 0) for number in range(size)], dtype=np.float64)
     sums = np.bincount(call, weights=values, minlength=size)
     weight = np.where(sums[call] > 0, values, 1)
     sums = np.bincount(call, weights=weight, minlength=size)
-    return _whole(weight * (wanted / np.maximum(sums, 1))[call], np.argsort(call, kind="stable"))
+    return _round_sums(
+        weight * (totals / np.maximum(sums, 1))[call], np.argsort(call, kind="stable")
+    )
 
 
-def _whole(values: Floats, order: Ints) -> Ints:
+def _round_sums(values: Floats, order: Ints) -> Ints:
     """Return whole numbers whose sums are nearest to those of values, in an order."""
     out = np.zeros(len(values), dtype=np.int64)
     out[order] = np.diff(np.rint(np.cumsum(values[order])), prepend=0)

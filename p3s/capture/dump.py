@@ -27,8 +27,8 @@ def ranks_of(run: RunTrace, only: int | None = None) -> Iterator[RankTrace]:
     """Yield the ranks that have a capture, one at a time (or only one of them)."""
     present = present_ranks(run)
     if only is not None and only not in present:
-        there = f"0 to {run.np - 1}" if len(present) == run.np else ", ".join(map(str, present))
-        raise P3SError(f"{run.path} has no capture of rank {only}; there is {there}")
+        choice = f"0 to {run.np - 1}" if len(present) == run.np else ", ".join(map(str, present))
+        raise P3SError(f"{run.path} has no capture of rank {only}; there is {choice}")
     for rank in present if only is None else [only]:
         yield run.ranks[rank]
 
@@ -54,10 +54,10 @@ def _columns(run: RunTrace, rank: RankTrace) -> dict[str, NDArray[np.generic]]:
 
 def _no_events(run: RunTrace) -> RankTrace:
     """Return a rank of a run without events."""
-    nothing = np.empty(0, dtype=np.int64)
+    empty = np.empty(0, dtype=np.int64)
     counters = np.empty((0, len(run.counter_names)), dtype=np.int64)
-    call = nothing.astype(np.int32)
-    return RankTrace(0, True, call, nothing, nothing, nothing, counters=counters)
+    call = empty.astype(np.int32)
+    return RankTrace(0, True, call, empty, empty, empty, counters=counters)
 
 
 _RANKS = {-1: "-", -2: "any", -3: "null"}
@@ -123,9 +123,9 @@ def _rank_end(rank: RankTrace, endings: Sequence[str]) -> Iterator[str]:
             strict=True,
         )
         lines += [
-            f"request of event {_ordinal(rank, posted)} completed by {_ordinal(rank, done)}"
+            f"request of event {_ordinal(rank, posted)} completed by {_ordinal(rank, completing)}"
             + (" (cancelled)" if cancelled else "")
-            for (done, posted), cancelled in rows
+            for (completing, posted), cancelled in rows
         ]
         yield "\n".join(lines)
         lines = []
@@ -162,8 +162,8 @@ def _thread_lines(rank: RankTrace) -> list[str]:
         lines.append(f"{who}: {thread.kind}{calls}, CPU time {thread.cpu_ns} ns{cores}")
     if (rows := rank.threads) is not None:
         for at, event in enumerate(rows.event.tolist()):
-            said = [f"{name}={rows[name][at]}" for name in COLUMNS if rows[name][at]]
-            lines.append(f"threads before event {_ordinal(rank, event)}: {' '.join(said)}")
+            columns = [f"{name}={rows[name][at]}" for name in COLUMNS if rows[name][at]]
+            lines.append(f"threads before event {_ordinal(rank, event)}: {' '.join(columns)}")
     return [line.translate(_ONE_LINE) for line in lines]
 
 
@@ -240,8 +240,8 @@ def _rank_json(run: RunTrace, rank: RankTrace, before: str) -> Iterator[str]:
         "paused_calls": rank.paused_calls,
         "counted": [[call, *row] for call, row in sorted(rank.counted.items())],
         "done": [
-            [_ordinal(rank, done), _ordinal(rank, posted), int(cancelled)]
-            for (done, posted), cancelled in zip(
+            [_ordinal(rank, completing), _ordinal(rank, posted), int(cancelled)]
+            for (completing, posted), cancelled in zip(
                 rank.done.tolist(), rank.cancelled.tolist(), strict=True
             )
         ],

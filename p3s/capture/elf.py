@@ -103,14 +103,14 @@ class Binary:
         if section is None:
             return []
         origin = str(self.path.resolve().parent)
-        found = []
+        folders = []
         for tag in section.iter_tags():
             if tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH"):
                 text = tag.rpath if tag.entry.d_tag == "DT_RPATH" else tag.runpath
                 for part in filter(None, text.split(":")):
                     part = part.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
-                    found.append(Path(part))
-        return found
+                    folders.append(Path(part))
+        return folders
 
     @_sound
     def follows_call(self, address: int) -> bool:
@@ -151,7 +151,7 @@ class Binary:
         """
         if self._elf["e_machine"] != _X86_64:
             return ""
-        slots, stubs = self._imported
+        slots, stubs = self._imported_names
         code = self._before(address)
         if len(code) < 6:
             return ""
@@ -175,15 +175,15 @@ class Binary:
     def _symbols(self) -> tuple[list[int], list[tuple[int, str]]]:
         best: dict[int, tuple[tuple[int, int, str], int, str]] = {}
         tables = [self._elf]
-        if _table_of(self._elf, ".symtab") is None and (embedded := self._embedded()):
+        if _table_of(self._elf, ".symtab") is None and (embedded := self._embedded_symbols()):
             tables.append(embedded)
         for elf in tables:
             for name in (".symtab", ".dynsym"):
                 for value, size, bind, text in _functions_in(elf, name):
                     # Of several names the global one, then the shortest, is what people know.
                     rank = ({_LOCAL: 2, _WEAK: 1}.get(bind, 0), len(text), text)
-                    known = best.get(value)
-                    if text and (known is None or rank < known[0]):
+                    best_known = best.get(value)
+                    if text and (best_known is None or rank < best_known[0]):
                         best[value] = (rank, size, text)
         starts = sorted(best)
         rows = []
@@ -193,7 +193,7 @@ class Binary:
             rows.append((start + size if size else following, text))
         return starts, rows
 
-    def _embedded(self) -> Any:
+    def _embedded_symbols(self) -> Any:
         """Return the symbols that a stripped file carries in compressed form, None without."""
         section = self._elf.get_section_by_name(".gnu_debugdata")
         if section is None:
@@ -212,24 +212,24 @@ class Binary:
             return None
         starts, rows = self._symbols
         named = {**dict(zip(starts, (name for _, name in rows), strict=True))}
-        named.update(self._imported[1])
-        own = Code((), {}, tuple(starts), tuple(rows))
+        named.update(self._imported_names[1])
+        plain = Code((), {}, tuple(starts), tuple(rows))
         data, base = text.data(), text["sh_addr"]
         calls: list[tuple[int, int, str]] = []
         callees: dict[int, set[int]] = {}
         for at, target, is_call in _branches(data, base):
-            function = own.function(at)
-            if function is None or target not in named or own.function(target) == function:
+            function = plain.function(at)
+            if function is None or target not in named or plain.function(target) == function:
                 continue
             if is_call:
                 calls.append((at + 5, function, named[target]))
             callees.setdefault(function, set()).add(target)
         return Code(
-            tuple(calls), {k: frozenset(v) for k, v in callees.items()}, own.starts, own.rows
+            tuple(calls), {k: frozenset(v) for k, v in callees.items()}, plain.starts, plain.rows
         )
 
     @functools.cached_property
-    def _imported(self) -> tuple[dict[int, str], dict[int, str]]:
+    def _imported_names(self) -> tuple[dict[int, str], dict[int, str]]:
         """The names of what other files have: by the place of the address, and by entry."""
         slots = self._slots()
         return slots, self._stubs(slots)
@@ -249,7 +249,7 @@ class Binary:
 
     def _stubs(self, slots: Mapping[int, str]) -> dict[int, str]:
         """Return the names of what the entries of the tables for shared libraries call."""
-        found: dict[int, str] = {}
+        names: dict[int, str] = {}
         for name in (".plt", ".plt.sec", ".plt.got"):
             section = self._elf.get_section_by_name(name)
             data, base = (section.data(), section["sh_addr"]) if section else (b"", 0)
@@ -258,9 +258,9 @@ class Binary:
                 (offset,) = struct.unpack_from("<i", data, at + 2)
                 if symbol := slots.get(base + at + 6 + offset):
                     # What stands before the jump: nothing, a prefix, endbr64, or both.
-                    found.update(dict.fromkeys((base + at - skip for skip in (0, 1, 4, 5)), symbol))
+                    names.update(dict.fromkeys((base + at - skip for skip in (0, 1, 4, 5)), symbol))
                 at = data.find(b"\xff\x25", at + 6)
-        return found
+        return names
 
 
 def _branches(data: bytes, base: int) -> Iterator[tuple[int, int, bool]]:
@@ -296,8 +296,8 @@ def _functions_in(elf: Any, name: str) -> Iterator[tuple[int, int, int, str]]:
     kind = table["info"] & 15
     table = table[((kind == _FUNC) | (kind == _IFUNC)) & (table["section"] != 0)]
     strings = elf.get_section(section["sh_link"]).data()
-    found = (table[key].tolist() for key in ("value", "size", "info", "name"))
-    for value, size, info, at in zip(*found, strict=True):
+    cells = (table[key].tolist() for key in ("value", "size", "info", "name"))
+    for value, size, info, at in zip(*cells, strict=True):
         yield value, size, info >> 4, _string(strings, at)
 
 

@@ -49,19 +49,19 @@ class Events:
 
     def __getitem__(self, column: str) -> NDArray[np.generic]:
         """Return a column by its name."""
-        found: NDArray[np.generic] = getattr(self, column)
-        return found
+        values: NDArray[np.generic] = getattr(self, column)
+        return values
 
     def index_of(self, ordinals: Ints) -> tuple[Ints, Bools]:
         """Return (index of the event with each ordinal, whether it is there)."""
         if self.ordinal is None:
-            there = (ordinals >= 0) & (ordinals < len(self))
-            return np.where(there, ordinals, 0), there
+            present = (ordinals >= 0) & (ordinals < len(self))
+            return np.where(present, ordinals, 0), present
         if not len(self):
             return np.zeros(len(ordinals), dtype=np.int64), np.zeros(len(ordinals), dtype=bool)
         at = np.minimum(np.searchsorted(self.ordinal, ordinals), len(self) - 1)
-        there = self.ordinal[at] == ordinals
-        return np.where(there, at, 0), there
+        present = self.ordinal[at] == ordinals
+        return np.where(present, at, 0), present
 
     def pick(self, rows: NDArray[np.generic] | slice) -> Events:
         """Return the chosen events (numbers, mask or slice), which keep their ordinals."""
@@ -180,12 +180,12 @@ def join_events(parts: list[tuple[int, Events]], counters: int) -> tuple[Events,
     """
     if not parts:
         return no_events(counters), 0
-    lost, at = 0, 0
+    lost_events, at = 0, 0
     for first, part in parts:
-        lost += first - at
+        lost_events += first - at
         at = first + len(part)
     ordinal = None
-    if lost:
+    if lost_events:
         ordinal = np.concatenate([np.arange(f, f + len(p), dtype=np.int64) for f, p in parts])
     gap = None
     if any(part.gap is not None and part.gap.any() for _, part in parts):
@@ -204,13 +204,13 @@ def join_events(parts: list[tuple[int, Events]], counters: int) -> tuple[Events,
         _join_columns(more),
         ordinal,
         gap,
-    ), lost
+    ), lost_events
 
 
 def _join_columns(columns: list[NDArray[Any]]) -> NDArray[Any]:
-    found = np.concatenate(columns)
+    joined = np.concatenate(columns)
     columns.clear()
-    return found
+    return joined
 
 
 def read_done(chunk: Chunk, payload: bytes) -> tuple[Ints, Bools]:
@@ -304,18 +304,18 @@ _TOO_LONG = ("a number of more than ten bytes", "a number of more than 64 bits")
 @functools.cache
 def _library() -> ctypes.CDLL | None:
     """Return the compiled reader, None where it did not come along and cannot be compiled."""
-    name, what = "varint.so", "the reader of captures"
+    name, use = "varint.so", "the reader of captures"
     try:
-        made = compiling.taken(name, SOURCES, FLAGS) or compile_cached(
-            name, SOURCES, FLAGS, compiler=c_compiler(what), what=what
+        path = compiling.taken(name, SOURCES, FLAGS) or compile_cached(
+            name, SOURCES, FLAGS, compiler=c_compiler(use), what=use
         )
-        found = ctypes.CDLL(str(made))
+        lib = ctypes.CDLL(str(path))
     except (OSError, P3SError):
         return None
-    found.p3s_numbers.restype = ctypes.c_int64
-    found.p3s_numbers.argtypes = (ctypes.c_char_p, ctypes.c_int64)
-    found.p3s_columns.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    return found
+    lib.p3s_numbers.restype = ctypes.c_int64
+    lib.p3s_numbers.argtypes = (ctypes.c_char_p, ctypes.c_int64)
+    lib.p3s_columns.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    return lib
 
 
 def decode(payload: bytes, columns: int) -> UInt64s:
@@ -396,7 +396,7 @@ def encode(table: UInt64s) -> tuple[NDArray[np.uint8], Ints]:
     end = np.cumsum(size)
     out = np.empty(int(end[-1]) if len(end) else 0, dtype=np.uint8)
     for place in range(int(size.max(initial=0))):
-        here = np.flatnonzero(size > place)
-        seven = (flat[here] >> np.uint64(7 * place)).astype(np.uint8) & 0x7F
-        out[end[here] - size[here] + place] = seven | ((size[here] > place + 1) << 7)
+        longer = np.flatnonzero(size > place)
+        seven = (flat[longer] >> np.uint64(7 * place)).astype(np.uint8) & 0x7F
+        out[end[longer] - size[longer] + place] = seven | ((size[longer] > place + 1) << 7)
     return out, end.reshape(table.shape)[:, -1]

@@ -33,7 +33,7 @@ def lines_of(path: Path, addresses: Iterable[int]) -> dict[int, FrameInfo]:
     if tool is None:
         return {}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [tool, "-a", "-f", "-i", "-e", str(path)],
             input="".join(f"{address:#x}\n" for address in sorted(set(addresses))),
             capture_output=True,
@@ -45,18 +45,18 @@ def lines_of(path: Path, addresses: Iterable[int]) -> dict[int, FrameInfo]:
     except (OSError, subprocess.SubprocessError):
         return {}
     frames: dict[int, list[FrameInfo]] = {}
-    here: list[FrameInfo] = []
-    rows = iter(done.stdout.splitlines())
+    inlined: list[FrameInfo] = []
+    rows = iter(process.stdout.splitlines())
     for row in rows:
         if row.startswith("0x"):
-            here = frames.setdefault(int(row, 16), [])
+            inlined = frames.setdefault(int(row, 16), [])
             continue
         place = _PLACE.match(next(rows, ""))
         if place is None:
             return {}
         number = 0 if place["line"] == "?" else int(place["line"])
         name = "" if row == "??" else readable(row)
-        here.append(FrameInfo("", function=name, file=place["file"], line=number))
+        inlined.append(FrameInfo("", function=name, file=place["file"], line=number))
     return {
         address: replace(lines[0], around=tuple(lines[1:]))
         for address, lines in frames.items()

@@ -36,8 +36,8 @@ class Modules:
         first = [path for path in more if not path.is_file()]
         for word in command:
             self._files += _programs(word, homes)
-        here = [path.parent for path in self._files]
-        self._folders = _unique([*first, *here, *homes])
+        folders_of_files = [path.parent for path in self._files]
+        self._folders = _unique([*first, *folders_of_files, *homes])
         for script in [path for path in self._files if not is_elf(path)]:
             self._folders += _named_in(script, [script.parent, *homes])
         self._folders = _unique(self._folders)
@@ -92,8 +92,8 @@ def _programs(word: str, homes: Sequence[Path]) -> list[Path]:
         path = Path(word).expanduser()
         places = [path] if path.is_absolute() else [Path(path), *(home / path for home in homes)]
     else:
-        found = shutil.which(word)
-        places = [Path(found)] if found else [home / word for home in homes]
+        program = shutil.which(word)
+        places = [Path(program)] if program else [home / word for home in homes]
     return [place for place in places if os.path.isfile(place)]
 
 
@@ -132,16 +132,16 @@ def _unique(paths: Sequence[Path]) -> list[Path]:
 
 def _linker_folders() -> list[Path]:
     """Return LD_LIBRARY_PATH, the directories of what the dynamic linker knows and usual ones."""
-    found = [Path(part) for part in os.environ.get("LD_LIBRARY_PATH", "").split(":") if part]
-    known = ask(["/sbin/ldconfig", "-p"]) or ""
-    files = (line.partition(" => ")[2] for line in known.splitlines())
-    found += [Path(file).parent for file in files if file]
+    folders = [Path(part) for part in os.environ.get("LD_LIBRARY_PATH", "").split(":") if part]
+    cache = ask(["/sbin/ldconfig", "-p"]) or ""
+    files = (line.partition(" => ")[2] for line in cache.splitlines())
+    folders += [Path(file).parent for file in files if file]
     multiarch = sysconfig.get_config_var("MULTIARCH")
     for folder in ("/lib64", "/usr/lib64", "/lib", "/usr/lib"):
         if multiarch:
-            found.append(Path(folder, str(multiarch)))
-        found.append(Path(folder))
-    return _unique(found)
+            folders.append(Path(folder, str(multiarch)))
+        folders.append(Path(folder))
+    return _unique(folders)
 
 
 #: What GCC adds to the name of a copy of a function: name.constprop.0, name.part.1.cold
@@ -182,11 +182,11 @@ def _demangler() -> Callable[[bytes], str | None] | None:
 
     def demangle(name: bytes) -> str | None:
         status = ctypes.c_int(-1)
-        found = function(name, None, None, ctypes.byref(status))
-        if not found:
+        demangled = function(name, None, None, ctypes.byref(status))
+        if not demangled:
             return None
-        text = ctypes.string_at(found).decode("utf-8", "replace")
-        free(found)
+        text = ctypes.string_at(demangled).decode("utf-8", "replace")
+        free(demangled)
         return text if status.value == 0 else None
 
     return demangle
@@ -211,8 +211,8 @@ def readable(symbol: str) -> str:
     if name in _MAINS:
         return "main program"
     for pattern in _MODULES:
-        if found := pattern.match(name):
-            return f"{found['module']}::{found['name']}"
+        if match := pattern.match(name):
+            return f"{match['module']}::{match['name']}"
     if name.startswith("_QP"):
         return name[3:] or name
     return name.rstrip("_") or name if name.endswith("_") else name

@@ -57,8 +57,8 @@ class Graphs(Family):
         """
         key = comm.members, comm.ordinal
         if key not in self._places:
-            found = self.around.get(key, {})
-            self._places[key] = _places(found) if len(found) == len(comm.members) else None
+            graph = self.around.get(key, {})
+            self._places[key] = _places(graph) if len(graph) == len(comm.members) else None
         return self._places[key]
 
     def takes(self, op: str) -> bool:
@@ -83,7 +83,7 @@ class Graphs(Family):
         Calls stay as they are where the capture, of a version before 2.4, does not tell their
         sizes.
         """
-        made: dict[int, list[int]] = {}
+        numbers_of: dict[int, list[int]] = {}
         for number in np.unique(rt.call).tolist():
             call = run.calls[number]
             around = rt.neighbours.get(call.comm)
@@ -91,11 +91,11 @@ class Graphs(Family):
             if around is not None and sizes is not None:
                 tags = _tags(run.comms[call.comm], around, self)
                 library = _order_of_library(run.comms, call.comm)
-                made[number] = _calls(call, _exchange(around, sizes, tags, library), book)
+                numbers_of[number] = _calls(call, _exchange(around, sizes, tags, library), book)
         size = np.zeros(len(run.calls), dtype=np.int64)
-        for number, calls in made.items():
+        for number, calls in numbers_of.items():
             size[number] = len(calls)
-        return _laid_out(np.asarray(rt.call, dtype=np.int64), size, made, book)
+        return _laid_out(np.asarray(rt.call, dtype=np.int64), size, numbers_of, book)
 
 
 def _places(around: Mapping[int, Neighbours]) -> tuple[int, ...] | None:
@@ -141,8 +141,8 @@ def _exchange(around: Neighbours, sizes: _Bytes, tags: _Tags, library: bool) -> 
     library: the order of the neighbours is the library's and differs from run to run, as after
     MPI_Dist_graph_create: then they are in the order of ranks.
     """
-    into = [("recv", *told) for told in zip(around.sources, sizes[1], tags[1], strict=True)]
-    out = [("send", *told) for told in zip(around.destinations, sizes[0], tags[0], strict=True)]
+    into = [("recv", *part) for part in zip(around.sources, sizes[1], tags[1], strict=True)]
+    out = [("send", *part) for part in zip(around.destinations, sizes[0], tags[0], strict=True)]
     if library:
         into.sort(key=itemgetter(1))
         out.sort(key=itemgetter(1))
@@ -154,16 +154,16 @@ def _calls(call: Call, exchange: Sequence[_Message], book: CallBook) -> list[int
     messages = [_message(call, *message) for message in exchange]
     if not messages:  # a rank without neighbours: the call has its place and its time
         messages = [_message(call, "send", PROC_NULL, 0, GRAPH_TAG)]
-    found = [book.number(message) for message in messages]
+    calls = [book.number(message) for message in messages]
     if not ops.leaves_request(call.op):
         wait = replace(
-            call, op=f"{call.op}_wait", comm=-1, bytes=len(found), count=len(found), elem_bytes=1
+            call, op=f"{call.op}_wait", comm=-1, bytes=len(calls), count=len(calls), elem_bytes=1
         )
-        found.append(book.number(replace(wait, numbers=(), block=0, memory=0)))
-    return found
+        calls.append(book.number(replace(wait, numbers=(), block=0, memory=0)))
+    return calls
 
 
-def _tags(comm: Comm, around: Neighbours, known: Graphs) -> _Tags:
+def _tags(comm: Comm, around: Neighbours, graphs: Graphs) -> _Tags:
     """Return the tags of the messages to each destination, and from each source.
 
     What comes from a neighbour on a grid was sent to the other side.
@@ -171,7 +171,7 @@ def _tags(comm: Comm, around: Neighbours, known: Graphs) -> _Tags:
     out, into = len(around.destinations), len(around.sources)
     if comm.dims is not None:
         return [FIRST_TAG + k for k in range(out)], [FIRST_TAG + (k ^ 1) for k in range(into)]
-    places = known.places(comm)
+    places = graphs.places(comm)
     if places is None or len(places) != into:
         return [GRAPH_TAG] * out, [GRAPH_TAG] * into
     return [_place_tag(k) for k in range(out)], [_place_tag(k) for k in places]
@@ -218,19 +218,19 @@ def _sizes(call: Call, around: Neighbours) -> _Bytes | None:
     return sent * out if alike[0] else sent, received * into if alike[1] else received
 
 
-def _laid_out(call: Ints, size: Ints, made: dict[int, list[int]], book: CallBook) -> Parts:
+def _laid_out(call: Ints, size: Ints, numbers_of: dict[int, list[int]], book: CallBook) -> Parts:
     events = np.flatnonzero(size[call])
     number = size[call[events]]
     event = np.repeat(events, number)
     begin = np.cumsum(number) - number
     out = np.zeros(len(event), dtype=np.int64)
-    for raw, calls in made.items():
+    for raw, calls in numbers_of.items():
         at = begin[call[events] == raw]
         out[(at[:, None] + np.arange(len(calls))).ravel()] = np.tile(calls, len(at))
     waits = np.array([ops.kind_of(c.op) == ops.COMPLETION for c in book.calls], dtype=bool)[out]
     last = np.repeat(begin + number - 1, number)
-    own = waits[last] & ~waits
+    completed = waits[last] & ~waits
     part = np.arange(len(event))
-    blocking = np.stack([last[own], part[own]], axis=1)
-    open_ = ~waits[last] if len(last) else own
+    blocking = np.stack([last[completed], part[completed]], axis=1)
+    open_ = ~waits[last] if len(last) else completed
     return Parts(event, out, blocking, np.stack([event[open_], part[open_]], axis=1))

@@ -93,11 +93,11 @@ class Arrivals:
         """
         if len(came) < 2:
             return came
-        own = self._own.get((came[0].window, interval), {})
+        own_accesses = self._own.get((came[0].window, interval), {})
         sites: dict[str, list[Access]] = defaultdict(list)
         for access in came:
             sites[access.site.key].append(access)
-        return [a for key in sorted(sites) for a in _as_own(sites[key], own.get(key, ()))]
+        return [a for key in sorted(sites) for a in _as_own(sites[key], own_accesses.get(key, ()))]
 
 
 def _as_own(came: Sequence[Access], targets: Sequence[int]) -> Iterator[Access]:
@@ -231,11 +231,11 @@ class _Walk:
         self._at, self._here = at, self.run.calls[int(number[at])]
         call = self._here
         before = len(self._laid.event)
-        what = call.op.removeprefix("MPI_")
-        if what in ops.ONE_SIDED and call.window in self._windows:
-            self._operation(self._windows[call.window], what)
-        elif what in _SYNC and call.window in self._windows:
-            _SYNC[what](self, self._windows[call.window])
+        operation = call.op.removeprefix("MPI_")
+        if operation in ops.ONE_SIDED and call.window in self._windows:
+            self._operation(self._windows[call.window], operation)
+        elif operation in _SYNC and call.window in self._windows:
+            _SYNC[operation](self, self._windows[call.window])
         if call.op in _SYNCHRONISES:
             self._joined[call.comm] += 1
             if call.op in _MAKES:
@@ -251,11 +251,11 @@ class _Walk:
         self._made[comm, op] += 1
         if number is None or comm < 0:
             return
-        own = self.run.comms[comm]
-        inside = frozenset(own.members)
+        creator = self.run.comms[comm]
+        inside = frozenset(creator.members)
         around = tuple(i for i, c in enumerate(self.run.comms) if inside <= frozenset(c.members))
         base = sum(self._joined[c] for c in around)
-        key = (own.members, own.ordinal, op, self._made[comm, op] - 1)
+        key = (creator.members, creator.ordinal, op, self._made[comm, op] - 1)
         self._windows[number] = _Window(key, comm, around, base)
 
     def _interval(self, w: _Window) -> int:
@@ -268,12 +268,12 @@ class _Walk:
 
     def _part(self, name: str, peer: int, purpose: int) -> int:
         """Add a message; data have the sizes of the call, all others none."""
-        here = self._here
-        site = self.run.sites[here.site].key if purpose in (DATA, ANSWER) else ""
+        call = self._here
+        site = self.run.sites[call.site].key if purpose in (DATA, ANSWER) else ""
         part = replace(
-            here, op=f"{here.op}_{name}", peer=peer, tag=tag_of(site, purpose), numbers=()
+            call, op=f"{call.op}_{name}", peer=peer, tag=tag_of(site, purpose), numbers=()
         )
-        return self._add(part if here.op.removeprefix("MPI_") in ops.ONE_SIDED else _empty(part))
+        return self._add(part if call.op.removeprefix("MPI_") in ops.ONE_SIDED else _empty(part))
 
     def _wait(self, name: str, posted: Sequence[int]) -> None:
         """Add a completion of parts."""
@@ -282,23 +282,23 @@ class _Walk:
         part = self._add(replace(call, tag=-1, bytes=number, count=number, numbers=()))
         self._laid.done += [(part, one) for one in posted]
 
-    def _unless(self, something: object) -> None:
+    def _complete_empty(self, messages: object) -> None:
         """Add a completion of nothing for a call that neither sends nor receives."""
-        if not something:
+        if not messages:
             self._wait("wait", ())
 
     # ---- operations ---------------------------------------------------------------------------
 
-    def _operation(self, w: _Window, what: str) -> None:
+    def _operation(self, w: _Window, operation: str) -> None:
         target = self._here.peer
-        sends, receives = ops.ONE_SIDED[what]
+        sends, receives = ops.ONE_SIDED[operation]
         posted = self._part("send", target, DATA) if sends else -1
         if receives:
             posted = self._part("recv", target, ANSWER)
         if target == PROC_NULL:
             return
         self._access(w, target, w.mode(target))
-        if what.startswith("R"):
+        if operation.startswith("R"):
             self._laid.stands.append((self._at, posted))
         else:
             w.open[target].append(posted)
@@ -307,30 +307,30 @@ class _Walk:
 
     def _access(self, w: _Window, target: int, mode: int) -> None:
         epoch = w.epochs[target] - 1 if mode == GROUP else -1
-        here = self._here
-        site = self.run.sites[here.site]
+        call = self._here
+        site = self.run.sites[call.site]
         interval = self._interval(w)
-        self.accesses.append(Access(self.rt.rank, target, w.key, mode, interval, epoch, here, site))
+        self.accesses.append(Access(self.rt.rank, target, w.key, mode, interval, epoch, call, site))
 
     # ---- synchronisation ----------------------------------------------------------------------
 
     def _fence(self, w: _Window) -> None:
         if posted := w.completed(list(w.open)):
             self._wait("wait", posted)
-        self._arrived(w)
+        self._await_arrivals(w)
         self._add(replace(self._here, op="MPI_Win_fence_barrier", tag=-1))
 
-    def _arrived(self, w: _Window) -> None:
+    def _await_arrivals(self, w: _Window) -> None:
         if w.arriving:
             self._wait("target_wait", w.arriving)
             w.arriving = []
 
     def _post(self, w: _Window) -> None:
         w.origins = self._group()
-        told = () if self._here.tag & _NOCHECK and self._here.tag > 0 else w.origins
-        for origin in told:
+        origins = () if self._here.tag & _NOCHECK and self._here.tag > 0 else w.origins
+        for origin in origins:
             self._part("send", origin, POSTED)
-        self._unless(told)
+        self._complete_empty(origins)
         epochs = [(origin, w.posts[origin]) for origin in w.origins]
         for origin in w.origins:
             w.posts[origin] += 1
@@ -340,12 +340,12 @@ class _Walk:
 
     def _start(self, w: _Window) -> None:
         w.targets = self._group()
-        asked = () if self._here.tag & _NOCHECK and self._here.tag > 0 else w.targets
+        targets = () if self._here.tag & _NOCHECK and self._here.tag > 0 else w.targets
         for target in w.targets:
             w.epochs[target] += 1
-        for target in asked:
+        for target in targets:
             self._part("recv", target, POSTED)
-        self._unless(asked)
+        self._complete_empty(targets)
 
     def _complete(self, w: _Window) -> None:
         for target in w.targets:
@@ -358,23 +358,23 @@ class _Walk:
     def _end(self, w: _Window) -> None:
         for origin in w.origins:
             self._part("recv", origin, COMPLETED)
-        self._unless(w.origins or w.arriving)
-        self._arrived(w)
+        self._complete_empty(w.origins or w.arriving)
+        self._await_arrivals(w)
         w.origins = ()
 
     def _lock(self, w: _Window) -> None:
         target = self._here.peer
         w.locked.add(target)
         checked = self._here.tag > 0 and self._here.tag & _NOCHECK
-        asked = not checked and target not in (PROC_NULL, self.rt.rank)
-        self._wait("wait", [self._answered(w, target)] if asked else ())
+        locks_remotely = not checked and target not in (PROC_NULL, self.rt.rank)
+        self._wait("wait", [self._receive_answer(w, target)] if locks_remotely else ())
 
     def _lock_all(self, w: _Window) -> None:
         w.locked_all = True
-        self._unless(None)
+        self._complete_empty(None)
 
     def _flush_local(self, w: _Window) -> None:
-        self._wait("wait", w.completed(self._reached(w)))
+        self._wait("wait", w.completed(self._completed_targets(w)))
 
     def _unlock(self, w: _Window) -> None:
         self._flush(w)
@@ -382,22 +382,22 @@ class _Walk:
             w.locked_all = False
         w.locked.discard(self._here.peer)
 
-    def _reached(self, w: _Window) -> list[int]:
+    def _completed_targets(self, w: _Window) -> list[int]:
         """Return the targets that a call completes: the one it names, or all."""
         return [self._here.peer] if self._here.peer != NO_RANK else list({**w.open, **w.due})
 
     def _flush(self, w: _Window) -> None:
-        targets = self._reached(w)
+        targets = self._completed_targets(w)
         posted = w.completed(targets)
         for target in [target for target in targets if target in w.due]:
             del w.due[target]
-            posted.append(self._answered(w, target))
+            posted.append(self._receive_answer(w, target))
         self._wait("wait", posted)
 
-    def _nothing(self, w: _Window) -> None:
-        self._unless(None)
+    def _synchronise(self, w: _Window) -> None:
+        self._complete_empty(None)
 
-    def _answered(self, w: _Window, target: int) -> int:
+    def _receive_answer(self, w: _Window, target: int) -> int:
         """Add the receive of an answer that the target gives without a call of its own."""
         self._access(w, target, PASSIVE)
         return self._part("recv", target, ANSWER)
@@ -434,10 +434,10 @@ class _Walk:
 
     def _arrive(self, w: _Window, access: Access) -> None:
         """Add the target's half of an access, at the origin's place in the program."""
-        what = access.call.op.removeprefix("MPI_")
-        sends, answers = ops.ONE_SIDED.get(what, (False, True))
-        own = replace(
-            access.call if what in ops.ONE_SIDED else _empty(access.call),
+        operation = access.call.op.removeprefix("MPI_")
+        sends, answers = ops.ONE_SIDED.get(operation, (False, True))
+        call = replace(
+            access.call if operation in ops.ONE_SIDED else _empty(access.call),
             site=self.book.site(access.site),
             comm=w.comm,
             peer=access.origin,
@@ -447,13 +447,13 @@ class _Walk:
         )
         if sends:
             passive = access.mode == PASSIVE
-            name = f"{own.op}_{'passive' if passive else 'target'}_recv"
-            part = self._add(replace(own, op=name, tag=tag_of(access.site.key, DATA)), late=True)
+            name = f"{call.op}_{'passive' if passive else 'target'}_recv"
+            part = self._add(replace(call, op=name, tag=tag_of(access.site.key, DATA)), late=True)
             if not passive:
                 w.arriving.append(part)
         if answers:
             tag = tag_of(access.site.key, ANSWER)
-            self._add(replace(own, op=f"{own.op}_target_send", tag=tag), late=True)
+            self._add(replace(call, op=f"{call.op}_target_send", tag=tag), late=True)
 
 
 def _empty(call: Call) -> Call:
@@ -475,5 +475,5 @@ _SYNC: dict[str, Callable[[_Walk, _Window], None]] = {
     "Win_flush_all": _Walk._flush,
     "Win_flush_local": _Walk._flush_local,
     "Win_flush_local_all": _Walk._flush_local,
-    "Win_sync": _Walk._nothing,
+    "Win_sync": _Walk._synchronise,
 }

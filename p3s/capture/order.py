@@ -61,6 +61,6 @@ def backwards(start_ns: Ints, elapsed_ns: Ints, thread: NDArray[np.integer] | No
 
     The times of no machine do this: the clock of a capture only runs forward.
     """
-    found = Forward()
-    found.take(start_ns, elapsed_ns, thread)
-    return found.backwards()
+    clock = Forward()
+    clock.take(start_ns, elapsed_ns, thread)
+    return clock.backwards()

@@ -45,8 +45,10 @@ def other_calls(
         code = binary.code()
     if code is None:
         return ()
-    seen = set(executed).union(*(stack for found in stacks.values() for stack in found))
-    near_by = _near_by(code, stacks, seen)
+    executed_addresses = set(executed).union(
+        *(stack for stacks_ in stacks.values() for stack in stacks_)
+    )
+    near_by = _calls_near_by(code, stacks, executed_addresses)
     if not any(others for _, _, others in near_by.values()):
         return ()  # debug information takes long to read
     ops = {op.lower() for op in near_by}
@@ -56,17 +58,17 @@ def other_calls(
         for at, line in lines_of(path, (after - 1 for after in mine)).items()
         if line.line
     }
-    found = []
+    others_found = []
     for op, (below, came, others) in near_by.items():
-        known = {lines.get(after) for after, _ in came} - {None}
+        known_lines = {lines.get(after) for after, _ in came} - {None}
         near = {code.name(function) for _, function in came}
         for after, function in others:
-            if lines.get(after) in known:
+            if lines.get(after) in known_lines:
                 continue
             name = code.name(function)
             copied = after not in lines and name in near
-            found.append(OtherCall(op, name, code.name(below[function]), copied))
-    return tuple(dict.fromkeys(found))
+            others_found.append(OtherCall(op, name, code.name(below[function]), copied))
+    return tuple(dict.fromkeys(others_found))
 
 
 #: Functions that are reached, and from which; calls that ran, and others, by return address and
@@ -74,19 +76,19 @@ def other_calls(
 _NearBy = tuple[dict[int, int], list[tuple[int, int]], list[tuple[int, int]]]
 
 
-def _near_by(
-    code: Code, stacks: Mapping[str, Iterable[Collection[int]]], seen: Collection[int]
+def _calls_near_by(
+    code: Code, stacks: Mapping[str, Iterable[Collection[int]]], executed: Collection[int]
 ) -> dict[str, _NearBy]:
-    """Return the calls near those of operations; ``seen``: return addresses of what ran."""
-    ran = {code.function(address - 1) for address in seen}
-    found: dict[str, _NearBy] = {}
-    for op, own in stacks.items():
-        around = {code.function(a - 1) for stack in own for a in stack} - {None}
+    """Return the calls near those of operations; ``executed``: return addresses of what ran."""
+    ran = {code.function(address - 1) for address in executed}
+    near_by: dict[str, _NearBy] = {}
+    for op, stacks_of_op in stacks.items():
+        around = {code.function(a - 1) for stack in stacks_of_op for a in stack} - {None}
         below = _below(code, around, ran)
         calls = [call[:2] for call in code.calls if _normal(call[2]) == op.lower()]
-        came = [call for call in calls if call[0] in seen]
-        found[op] = below, came, [c for c in calls if c[0] not in seen and c[1] in below]
-    return found
+        came = [call for call in calls if call[0] in executed]
+        near_by[op] = below, came, [c for c in calls if c[0] not in executed and c[1] in below]
+    return near_by
 
 
 def _normal(name: str) -> str:
@@ -98,12 +100,12 @@ def _below(
     code: Code, around: Collection[int | None], ran: Collection[int | None]
 ) -> dict[int, int]:
     """Return the functions that are reached from some, and from which; see other_calls."""
-    found = {function: function for function in around if function is not None}
-    waiting = list(found)
+    caller_of = {function: function for function in around if function is not None}
+    waiting = list(caller_of)
     while waiting:
         function = waiting.pop()
         for callee in code.callees.get(function, ()):
-            if callee not in found and callee not in ran:
-                found[callee] = found[function]
+            if callee not in caller_of and callee not in ran:
+                caller_of[callee] = caller_of[function]
                 waiting.append(callee)
-    return found
+    return caller_of

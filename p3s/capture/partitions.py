@@ -84,8 +84,10 @@ class Partitions(Family):
         mine._learn_of(run, rt)
         laid = _Laid(book, run, rt.rank, {**self.cuts, **mine.cuts})
         call = np.asarray(rt.call)
-        wanted = np.array([self.takes(c.op) and bool(c.numbers) for c in run.calls], dtype=bool)
-        for event in np.flatnonzero(wanted[call]).tolist():
+        partitioned = np.array(
+            [self.takes(c.op) and bool(c.numbers) for c in run.calls], dtype=bool
+        )
+        for event in np.flatnonzero(partitioned[call]).tolist():
             laid.take(event, run.calls[int(call[event])])
         return laid.parts()
 
@@ -94,10 +96,10 @@ class _Laid(Laying):
     """The parts of one rank, laid out event by event."""
 
     def __init__(
-        self, book: CallBook, run: RunTrace, rank: int, known: Mapping[Way, set[int]]
+        self, book: CallBook, run: RunTrace, rank: int, cuts: Mapping[Way, set[int]]
     ) -> None:
         super().__init__(book)
-        self._run, self._rank, self._known = run, rank, known
+        self._run, self._rank, self._known = run, rank, cuts
         self._started: dict[int, _PartitionedSend] = {}
 
     def take(self, event: int, call: Call) -> None:

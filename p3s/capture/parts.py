@@ -124,11 +124,11 @@ class Laying:
 
     def parts(self, single: bool = False) -> Parts:
         """Return all parts; single: as in Parts."""
-        done, stands = (
+        completions, stands = (
             np.array(rows, dtype=np.int64).reshape(-1, 2) for rows in (self.done, self.stands)
         )
         event, call = (np.array(each, dtype=np.int64) for each in (self.event, self.call))
-        return Parts(event, call, done, stands, np.array(self.late, dtype=bool), single)
+        return Parts(event, call, completions, stands, np.array(self.late, dtype=bool), single)
 
 
 def replace_events(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
@@ -144,9 +144,9 @@ def replace_events(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
     place = _Places.of(len(rt.call), parts)
     call = np.asarray(rt.call, dtype=np.int64)[place.source]
     call[place.part] = parts.call
-    done, cancelled, touched = _requests(rt, parts, place)
+    completions, cancelled, touched = _requests(rt, parts, place)
     if not parts.single:
-        _completions(call, done, touched, rt, place, book)
+        _completions(call, completions, touched, rt, place, book)
     late = place.part[np.flatnonzero(parts.late)]
     start, elapsed = _times(rt, place, call, book, late)
     ordinal = rt.ordinal
@@ -166,7 +166,7 @@ def replace_events(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
         ordinal=ordinal,
         thread=None if rt.thread is None else rt.thread[place.source],
         threads=threads,
-        done=done,
+        done=completions,
         cancelled=cancelled,
         accesses=_accesses(rt, place),
         anybody=place.first[rt.anybody[place.size[rt.anybody] > 0]],
@@ -185,12 +185,12 @@ def _accesses(rt: RankTrace, place: _Places) -> Ints | None:
     """Return the accesses to files by the new numbers, or ordinals, of their events."""
     if rt.accesses is None or not len(rt.accesses):
         return rt.accesses
-    found = rt.accesses.copy()
+    accesses = rt.accesses.copy()
     if rt.ordinal is None:
-        found[:, 0] = place.first[found[:, 0]]
+        accesses[:, 0] = place.first[accesses[:, 0]]
     else:
-        found[:, 0] -= np.searchsorted(rt.ordinal[place.size == 0], found[:, 0])
-    return found
+        accesses[:, 0] -= np.searchsorted(rt.ordinal[place.size == 0], accesses[:, 0])
+    return accesses
 
 
 @dataclass(frozen=True)
@@ -231,9 +231,9 @@ class _Places:
 
 def _requests(rt: RankTrace, parts: Parts, place: _Places) -> tuple[Ints, Bools, Ints]:
     """Return completions and which are cancelled, and the events that complete parts of others."""
-    own = place.part[parts.done] if len(parts.done) else no_pairs()
-    known = (place.size[rt.done] > 0).all(axis=1)
-    rows, flags = rt.done[known], rt.cancelled[known]
+    added = place.part[parts.done] if len(parts.done) else no_pairs()
+    remaining = (place.size[rt.done] > 0).all(axis=1)
+    rows, flags = rt.done[remaining], rt.cancelled[remaining]
     posting = rows[:, 1]
     changed = place.has[posting]
     order = np.argsort(parts.stands[:, 0], kind="stable")
@@ -247,23 +247,23 @@ def _requests(rt: RankTrace, parts: Parts, place: _Places) -> tuple[Ints, Bools,
     at[several] = place.part[part[(low[row] + turn)[several]]]
     pairs = np.stack([place.last[rows[row, 0]], at], axis=1)
     touched = np.unique(rows[changed, 0])
-    cancelled = np.concatenate([np.zeros(len(own), dtype=bool), flags[row]])
-    return np.concatenate([own, pairs]), cancelled, touched
+    cancelled = np.concatenate([np.zeros(len(added), dtype=bool), flags[row]])
+    return np.concatenate([added, pairs]), cancelled, touched
 
 
 def _completions(
-    call: Ints, done: Ints, touched: Ints, rt: RankTrace, place: _Places, book: CallBook
+    call: Ints, completions: Ints, touched: Ints, rt: RankTrace, place: _Places, book: CallBook
 ) -> None:
     """Give completions of parts the name and the number of requests that they have now."""
     if not len(touched):
         return
     before = np.bincount(rt.done[:, 0], minlength=len(rt.call))
-    now = np.bincount(done[:, 0], minlength=len(call))
+    now = np.bincount(completions[:, 0], minlength=len(call))
     at = place.last[touched]
     more = now[at] - before[touched]
     keys, inverse = np.unique(np.stack([call[at], more], axis=1), axis=0, return_inverse=True)
-    found = [book.number(_of_many(book.calls[int(number)], int(k))) for number, k in keys]
-    call[at] = np.array(found, dtype=np.int64)[inverse.reshape(-1)]
+    numbers = [book.number(_of_many(book.calls[int(number)], int(k))) for number, k in keys]
+    call[at] = np.array(numbers, dtype=np.int64)[inverse.reshape(-1)]
 
 
 def _of_many(call: Call, more: int) -> Call:
@@ -275,19 +275,19 @@ def _times(
     rt: RankTrace, place: _Places, call: Ints, book: CallBook, late: Ints
 ) -> tuple[Ints, Ints]:
     """Return when the parts begin and how long they take."""
-    kept = place.kept
-    if not len(kept):
-        return kept, kept
+    remaining = place.kept
+    if not len(remaining):
+        return remaining, remaining
     null = nulls(book.calls)[call]
     null[late] = True
     place_of = np.where(null, -1, np.arange(len(call)))
-    carrier = np.maximum.reduceat(place_of, place.first[kept])
-    carrier = np.where(carrier >= 0, carrier, place.last[kept])
+    carrier = np.maximum.reduceat(place_of, place.first[remaining])
+    carrier = np.where(carrier >= 0, carrier, place.last[remaining])
     took = np.asarray(rt.elapsed_ns, dtype=np.int64)
     elapsed = np.zeros(len(call), dtype=np.int64)
-    elapsed[carrier] = np.add.reduceat(took, kept)
+    elapsed[carrier] = np.add.reduceat(took, remaining)
     start = np.asarray(rt.start_ns, dtype=np.int64)[place.source]
-    behind = np.arange(len(call)) > np.repeat(carrier, place.size[kept])
+    behind = np.arange(len(call)) > np.repeat(carrier, place.size[remaining])
     start[behind] += took[place.source[behind]]
     return start, elapsed
 

@@ -62,14 +62,14 @@ def _read(path: Path, before_ns: int | None, inside: Path | None) -> tuple[str, 
     if path.suffix.lower() not in SUFFIXES or not path.is_absolute():
         return ()
     try:
-        found = path.resolve(strict=True)
-        about = found.stat()
-        if found.suffix.lower() not in SUFFIXES or not found.is_file():
+        source = path.resolve(strict=True)
+        about = source.stat()
+        if source.suffix.lower() not in SUFFIXES or not source.is_file():
             return ()
-        if inside is not None and not found.is_relative_to(inside.resolve()):
+        if inside is not None and not source.is_relative_to(inside.resolve()):
             return ()
         if about.st_size > MAX_BYTES or (before_ns is not None and about.st_mtime_ns > before_ns):
             return ()
-        return tuple(found.read_text(encoding="utf-8", errors="replace").split("\n"))
+        return tuple(source.read_text(encoding="utf-8", errors="replace").split("\n"))
     except (OSError, ValueError):
         return ()

@@ -57,17 +57,17 @@ class Tables:
         numbers = self._numbers(matrix)
         if not len(capture.resolved):
             return numbers, np.empty(0, dtype=np.int64)
-        return numbers, self._resolved(capture, matrix)
+        return numbers, self._resolved_calls(capture, matrix)
 
-    def _resolved(self, capture: Capture, matrix: Ints) -> Ints:
+    def _resolved_calls(self, capture: Capture, matrix: Ints) -> Ints:
         """Return the number of the call that each wildcard receive turned out to be."""
         at, _ = capture.events.index_of(capture.resolved[:, 0])
         call = capture.events.call[at]
         # Few of them differ: numbers first of what is told apart, then of what stands in rows.
-        told = np.stack([call, *capture.resolved[:, 1:3].T], axis=1, dtype=np.int64)
-        some, where = distinct_rows(told)
-        actual = matrix[some[:, 0]]
-        actual[:, [_FIELDS.index("peer"), _FIELDS.index("tag")]] = some[:, 1:]
+        keys = np.stack([call, *capture.resolved[:, 1:3].T], axis=1, dtype=np.int64)
+        distinct_keys, where = distinct_rows(keys)
+        actual = matrix[distinct_keys[:, 0]]
+        actual[:, [_FIELDS.index("peer"), _FIELDS.index("tag")]] = distinct_keys[:, 1:]
         distinct, inverse = np.unique(actual, axis=0, return_inverse=True)
         return self._numbers(distinct)[inverse.reshape(-1)][where]
 
@@ -81,8 +81,8 @@ class Tables:
     def neighbours(self, capture: Capture) -> dict[int, Neighbours]:
         """Return the neighbours of one rank by the number of their communicator."""
         comm_of = self._merge_comms(capture) if capture.defs.neighbours else {}
-        found = capture.defs.neighbours.items()
-        return {comm_of[comm]: around for comm, around in found if comm in comm_of}
+        neighbours_of = capture.defs.neighbours.items()
+        return {comm_of[comm]: around for comm, around in neighbours_of if comm in comm_of}
 
     def _numbers(self, matrix: Ints) -> Ints:
         rows, width = self.rows, 8 * matrix.shape[1]
@@ -135,11 +135,11 @@ class Tables:
 
     def _merge_comms(self, capture: Capture) -> dict[int, int]:
         """Return this rank's communicator ids -> indices of the merged communicators."""
-        seen: dict[tuple[int, ...], int] = {}
+        ordinals: dict[tuple[int, ...], int] = {}
         index: dict[int, int] = {-1: -1}
         for raw in capture.defs.comms:
-            ordinal = seen.get(raw.members, 0)
-            seen[raw.members] = ordinal + 1
+            ordinal = ordinals.get(raw.members, 0)
+            ordinals[raw.members] = ordinal + 1
             key = (raw.members, ordinal)
             if key not in self.comms:
                 parent = index.get(raw.parent, -1)
@@ -152,12 +152,12 @@ class Tables:
 
     def _merge_windows(self, capture: Capture, comm_of: dict[int, int]) -> dict[int, int]:
         """Return this rank's window ids -> indices of the merged windows."""
-        seen: dict[tuple[int, int, str], int] = {}
+        ordinals: dict[tuple[int, int, str], int] = {}
         index: dict[int, int] = {NO_WINDOW: NO_WINDOW}
         for raw in capture.defs.windows:
             key = (comm_of.get(raw.comm, -1), raw.kind, raw.op)
-            ordinal = seen.get(key, 0)
-            seen[key] = ordinal + 1
+            ordinal = ordinals.get(key, 0)
+            ordinals[key] = ordinal + 1
             window = Window(key[0], _WINDOW_KINDS.get(raw.kind, str(raw.kind)), raw.op, ordinal)
             index[raw.id] = self.windows.setdefault(window, len(self.windows))
         return index
@@ -207,10 +207,10 @@ class CallsInBlocks:
 
     def of_block(self, first: int, call: NDArray[np.unsignedinteger]) -> Ints:
         """Return the row numbers of the events from number ``first`` on, with these calls."""
-        found: Ints = self.calls[call]
+        rows: Ints = self.calls[call]
         low, high = np.searchsorted(self.at, [first, first + len(call)])
-        found[self.at[low:high] - first] = self.became[low:high]
-        return found
+        rows[self.at[low:high] - first] = self.became[low:high]
+        return rows
 
 
 #: Events that are read at a time, at least.
@@ -238,9 +238,9 @@ class Source:
     def trace(self, capture: Capture) -> RankTrace:
         """Return the rank as its capture has it."""
         events, header, calls = capture.events, capture.header, self.calls.calls
-        completing, there = events.index_of(capture.done[:, 0])
+        completing, present = events.index_of(capture.done[:, 0])
         posting, posted = events.index_of(capture.done[:, 1])
-        both, thread = there & posted, capture.calls["thread"]
+        both, thread = present & posted, capture.calls["thread"]
         return RankTrace(
             header.rank,
             not self.problem,
@@ -277,13 +277,13 @@ class Source:
     def in_blocks(self, capture: Capture) -> Source:
         """Return what it takes to decode the rank some events at a time."""
         none = no_events(len(capture.header.counter_names))
-        nothing = np.zeros((0, 4), dtype=np.int64)
+        no_rows = np.zeros((0, 4), dtype=np.int64)
         threads = capture.calls["thread"].astype(np.int32)
         empty = replace(
             capture,
             events=none,
-            resolved=nothing,
-            done=nothing[:, :2],
+            resolved=no_rows,
+            done=no_rows[:, :2],
             cancelled=capture.cancelled[:0],
         )
         return replace(
@@ -413,8 +413,8 @@ class LazyRanks(Ranks):
             self._kept[number] = source.trace(self._captures.pop(number))
             return self._kept[number]
         capture = self._read(source.path)
-        there = len(capture.calls), len(capture.resolved)
-        if there != (len(source.calls.calls), len(source.calls.became)):
+        sizes = len(capture.calls), len(capture.resolved)
+        if sizes != (len(source.calls.calls), len(source.calls.became)):
             raise source.changed()
         trace = source.trace(capture)
         if self._most_kept == math.inf:
@@ -439,10 +439,10 @@ class LazyRanks(Ranks):
 
 def _from_anybody(capture: Capture) -> Ints:
     """Return which events of a rank are receives or probes from MPI_ANY_SOURCE."""
-    at, there = capture.events.index_of(capture.resolved[:, 0])
+    at, present = capture.events.index_of(capture.resolved[:, 0])
     peer = capture.calls["peer"][capture.events.call[at]]
-    found: Ints = at[there & (peer == ANY_SOURCE)]
-    return found
+    events: Ints = at[present & (peer == ANY_SOURCE)]
+    return events
 
 
 def in_order(capture: Capture) -> bool:
@@ -462,10 +462,10 @@ def in_order(capture: Capture) -> bool:
 
 
 def _sum_counted(capture: Capture, calls: Ints) -> dict[int, tuple[int, int, int]]:
-    found: dict[int, tuple[int, int, int]] = {}
+    sums: dict[int, tuple[int, int, int]] = {}
     for number, row in capture.counted.items():
         if number < len(calls) and calls[number] >= 0:
             call = int(calls[number])
-            before = found.get(call, (0, 0, 0))
-            found[call] = (before[0] + row[0], before[1] + row[1], before[2] + row[2])
-    return found
+            before = sums.get(call, (0, 0, 0))
+            sums[call] = (before[0] + row[0], before[1] + row[1], before[2] + row[2])
+    return sums

@@ -51,20 +51,22 @@ def mark_of(run_dir: Path) -> str:
     """
     files = sorted(run_dir.glob("rank-*.p3t"))
     step = max(-(-(len(files) - 1) // (_MARKED - 1)), 1)
-    told = [str(len(files)).encode()]
+    marks = [str(len(files)).encode()]
     for path in {*files[::step], *files[-1:]}:
         try:
             with open(open_capture(path), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                told.append(f"{path.name} {size} ".encode() + file.read(layout.HEADER_DIGEST_BYTES))
+                marks.append(
+                    f"{path.name} {size} ".encode() + file.read(layout.HEADER_DIGEST_BYTES)
+                )
         except OSError:
-            told.append(f"{path.name} unreadable".encode())
-    return digest_of(b"".join(sorted(told))) if files else ""
+            marks.append(f"{path.name} unreadable".encode())
+    return digest_of(b"".join(sorted(marks))) if files else ""
 
 
 def _headers(run_dir: Path) -> tuple[dict[int, tuple[Path, Header]], dict[str, str]]:
     """Return the files by rank, and what is wrong with those that cannot be read at all."""
-    found: dict[int, tuple[Path, Header]] = {}
+    headers: dict[int, tuple[Path, Header]] = {}
     problems: dict[str, str] = {}
     for path in capture_files(run_dir):
         try:
@@ -74,12 +76,12 @@ def _headers(run_dir: Path) -> tuple[dict[int, tuple[Path, Header]], dict[str, s
             continue
         if path.name != NAME.format(header.rank):
             raise P3SError(f"{path} is the file of rank {header.rank}; it was renamed")
-        found[header.rank] = (path, header)
-    if not found:
+        headers[header.rank] = (path, header)
+    if not headers:
         raise P3SError(next(iter(problems.values())))
-    if other := of_another_run({path.name: header for path, header in found.values()}):
+    if other := of_another_run({path.name: header for path, header in headers.values()}):
         raise P3SError(f"{run_dir} mixes runs: {other}; trace the program again")
-    return found, problems
+    return headers, problems
 
 
 def of_another_run(headers: Mapping[str, Header]) -> str:
@@ -90,24 +92,24 @@ def of_another_run(headers: Mapping[str, Header]) -> str:
     if len(sizes) > 1:
         (a, one), (b, other) = list(sizes.items())[:2]
         return f"{one} is of {a} ranks, {other} of {b}"
-    known = {name: header for name, header in headers.items() if header.run}
-    first = next(iter(known), "")
-    for name, header in known.items():
-        if header.run != known[first].run:
+    identified = {name: header for name, header in headers.items() if header.run}
+    first = next(iter(identified), "")
+    for name, header in identified.items():
+        if header.run != identified[first].run:
             return f"{name} is of another run than {first}"
     return ""
 
 
-def _one_unit(run_dir: Path, found: dict[int, tuple[Path, Header]]) -> str:
+def _one_unit(run_dir: Path, headers: dict[int, tuple[Path, Header]]) -> str:
     """Return the unit of work of all ranks.
 
     Wall and CPU time together (nodes that differ in their load) are taken as CPU time; raises
     P3SError for instructions beside times and for other counters.
     """
-    units = {header.work_unit: path for path, header in found.values()}
+    units = {header.work_unit: path for path, header in headers.values()}
     meanings = {
         (header.work_unit == "instructions", header.counter_names): (path, header)
-        for path, header in found.values()
+        for path, header in headers.values()
     }
     if len(meanings) > 1:
         (first, a), (second, b) = list(meanings.values())[:2]

@@ -102,8 +102,8 @@ class Plan:
         shares = self.shares or [1.0] * len(self.relevant)
         largest = [e.most(w, self.stop) for w in self.weights]
         largest = largest or [e.early + e.largest] * len(shares)
-        left = [max(1, int(LEFT_AT * w)) if self.stop else 0 for w in self.weights]
-        left = left or [0] * len(shares)
+        remaining = [max(1, int(LEFT_AT * w)) if self.stop else 0 for w in self.weights]
+        remaining = remaining or [0] * len(shares)
         sizes = (len(self.loops), len(calls), len(self.relevant), len(bounds))
         lines = [
             "p3s-plan 2",
@@ -114,7 +114,7 @@ class Plan:
                 f"phase {int(relevant)} {round(1e6 / min(max(share, _LEAST_SHARE), 1.0))} "
                 f"{most} {end}"
                 for relevant, share, most, end in zip(
-                    self.relevant, shares, largest, left, strict=True
+                    self.relevant, shares, largest, remaining, strict=True
                 )
             ),
             *(f"bound {round(bound * 1e15)}" for bound in bounds),

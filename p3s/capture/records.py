@@ -160,9 +160,9 @@ class Definitions:
                 whole = payload[: layout.WHOLE_CALL_BYTES]
                 self._push(whole.ljust(layout.WHOLE_CALL_BYTES, b"\0"))
             elif kind == layout.WINDOW:
-                number, comm, what = struct.unpack_from("<iiI", payload)
+                number, comm, window_kind = struct.unpack_from("<iiI", payload)
                 op = _name(payload[12:])
-                self.windows.append(RawWindow(number, comm, what, op))
+                self.windows.append(RawWindow(number, comm, window_kind, op))
             elif kind == layout.FILE:
                 number, name = read_file_name(payload)
                 self.files[number] = name
@@ -199,19 +199,19 @@ class Definitions:
         """Return (the CALL table, which of its rows can be used)."""
         dtype = np.dtype(layout.CALL_FIELDS)
         table = np.concatenate(self._tables) if self._tables else np.empty(0, dtype=dtype)
-        known = np.isin(table["op"], np.array(sorted(self.opnames), dtype=np.int64))
-        there = np.array([site is not None for site in self.sites] + [False], dtype=bool)
-        known &= there[np.minimum(table["site"], len(self.sites)).astype(np.int64)]
-        known &= np.isin(table["comm"], np.array([c.id for c in self.comms] + [-1]))
+        usable = np.isin(table["op"], np.array(sorted(self.opnames), dtype=np.int64))
+        site_known = np.array([site is not None for site in self.sites] + [False], dtype=bool)
+        usable &= site_known[np.minimum(table["site"], len(self.sites)).astype(np.int64)]
+        usable &= np.isin(table["comm"], np.array([c.id for c in self.comms] + [-1]))
         windows = np.array([w.id for w in self.windows] + [NO_WINDOW])
-        known &= np.isin(table["window"], windows)
+        usable &= np.isin(table["window"], windows)
         for name in ("peer", "root"):
-            known &= (table[name] >= -3) & (table[name] < self.size)
-        known &= (table["bytes"] >= 0) & (table["count"] >= 0)
-        known &= np.isin(table["numbers"], np.array([0, *self.numbers]))
+            usable &= (table[name] >= -3) & (table[name] < self.size)
+        usable &= (table["bytes"] >= 0) & (table["count"] >= 0)
+        usable &= np.isin(table["numbers"], np.array([0, *self.numbers]))
         for first, count in self._gaps:
-            known[first : first + count] = False
-        return table, known
+            usable[first : first + count] = False
+        return table, usable
 
 
 def _name(raw: bytes) -> str:

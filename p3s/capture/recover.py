@@ -54,15 +54,15 @@ def places_at(path: Path, others: bool = False) -> list[Place]:
         raise P3SError(f"{path} is not there; give a study, a run directory or a .p3t file")
     if any(path.glob("rank-*.p3t")) or os.path.exists(path / "run.json"):
         return [Place(path)]
-    found = _runs_of(path)
+    runs = _runs_of(path)
     for inside in ("far", "at") if others else ():
-        found += [each for other in _run_dirs(path / inside) for each in _runs_of(other)]
-    if not found:
+        runs += [each for other in _run_dirs(path / inside) for each in _runs_of(other)]
+    if not runs:
         raise P3SError(
             f"{path} holds no capture and is no study with runs; give a study, a run directory or"
             " a .p3t file"
         )
-    return [Place(each) for each in found]
+    return [Place(each) for each in runs]
 
 
 def _runs_of(study: Path) -> list[Path]:
@@ -79,10 +79,10 @@ def _run_dirs(parent: Path) -> list[Path]:
 
 def one_place(path: Path) -> Place:
     """Return the one run at ``path``; raises UsageError when a study holds several."""
-    found = places_at(path)
-    if len(found) > 1:
-        raise UsageError(f"{path} holds {len(found)} runs; give one of them, e.g. {found[0].path}")
-    return found[0]
+    runs = places_at(path)
+    if len(runs) > 1:
+        raise UsageError(f"{path} holds {len(runs)} runs; give one of them, e.g. {runs[0].path}")
+    return runs[0]
 
 
 #: Beside the captures; what the program printed is kept with them.
@@ -128,10 +128,10 @@ def recover(run_dir: Path, target: Path, force: bool = False) -> list[RecoveredF
             old.unlink()
     saved = [_recover_file(path, target, model, write=True) for path in files]
     saved += _missing(target, {one.rank for one in saved})
-    lost = any(not one.chunks for one in saved) or any(
+    incomplete = any(not one.chunks for one in saved) or any(
         not read_capture(new).complete for new in target.glob("rank-*.p3t")
     )
-    _copy_rest(run_dir, target, lost)
+    _copy_rest(run_dir, target, incomplete)
     return sorted(saved, key=lambda one: one.rank)
 
 
@@ -149,13 +149,13 @@ def _a_run(path: Path) -> Path:
     return path
 
 
-def _missing(target: Path, there: set[int]) -> list[RecoveredFile]:
+def _missing(target: Path, present: set[int]) -> list[RecoveredFile]:
     """Return what is to be said of ranks that have no file."""
-    found = [read_header(path).size for path in target.glob("rank-*.p3t")]
+    sizes = [read_header(path).size for path in target.glob("rank-*.p3t")]
     return [
         RecoveredFile(rank, target / NAME.format(rank), 0, 0, "is missing")
-        for rank in range(max(found, default=0))
-        if rank not in there
+        for rank in range(max(sizes, default=0))
+        if rank not in present
     ]
 
 
@@ -192,28 +192,28 @@ def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -
         return RecoveredFile(rank, path, 0, 0, f"{why}: nothing can be saved")
     if header is None:
         rank = first.rank
-    events = kept = 0
+    events = chunk_count = 0
     parts = [page]
     for chunk, payload in chunks:
-        kept += 1
+        chunk_count += 1
         events += chunk.count if chunk.kind == layout.EVENTS else 0
         if write:
             parts.append(chunk_bytes(chunk, payload))
     if write:
         write_bytes(target / NAME.format(rank), b"".join(parts))
         events = len(read_capture(target / NAME.format(rank)).events)
-    return RecoveredFile(rank, path, kept, events, problem, header is None)
+    return RecoveredFile(rank, path, chunk_count, events, problem, header is None)
 
 
 def _usable_chunks(
     path: Path, header: Header | None, damaged: frozenset[int]
 ) -> list[tuple[Chunk, bytes]]:
-    found = [
+    intact = [
         (chunk, payload)
         for chunk, payload in intact_chunks(path, header)
         if chunk.offset not in damaged
     ]
-    return found if header is not None else list(_decodable(found))
+    return intact if header is not None else list(_decodable(intact))
 
 
 def _decodable(chunks: list[tuple[Chunk, bytes]]) -> Iterator[tuple[Chunk, bytes]]:
@@ -240,15 +240,15 @@ def _header_page(
     path: Path, header: Header | None, model: Header | None, chunks: list[tuple[Chunk, bytes]]
 ) -> tuple[bytes | None, Chunk]:
     """Return (the first page of the new file, its first chunk); no page if nothing is intact."""
-    nothing = Chunk(0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, False)
+    no_chunk = Chunk(0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, False)
     with open(path, "rb") as file:
         raw = file.read(layout.PAGE_BYTES).ljust(layout.PAGE_BYTES, b"\0")
     if header is not None:
         # The text and numbers stay; only the place of the first chunk may be another one.
         fields = {**header_fields(raw), "header_bytes": layout.PAGE_BYTES}
-        return _page(fields, raw), chunks[0][0] if chunks else nothing
+        return _page(fields, raw), chunks[0][0] if chunks else no_chunk
     if not chunks:
-        return None, nothing
+        return None, no_chunk
     first = chunks[0][0]
     size = _world_size(chunks) or (model.size if model is not None else 0)
     if not first.rank < size <= layout.MAX_RANKS:
@@ -312,7 +312,7 @@ def _world_size(chunks: list[tuple[Chunk, bytes]]) -> int:
     return sizes[0] if sizes else 0
 
 
-def _copy_rest(run_dir: Path, target: Path, lost: bool) -> None:
+def _copy_rest(run_dir: Path, target: Path, incomplete: bool) -> None:
     for name in _COPIED:
         try:
             write_bytes(target / name, (run_dir / name).read_bytes())
@@ -321,7 +321,7 @@ def _copy_rest(run_dir: Path, target: Path, lost: bool) -> None:
     try:
         info = parse_json(file_bytes(run_dir / "run.json"))
         info.pop("digest", None)
-        info.update(recovered=True, **({"status": "partial"} if lost else {}))
+        info.update(recovered=True, **({"status": "partial"} if incomplete else {}))
         write_bytes(target / "run.json", add_digest((json.dumps(info, indent=1) + "\n").encode()))
     except (OSError, ValueError, AttributeError):
         return

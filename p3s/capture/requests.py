@@ -35,18 +35,18 @@ def without_cancelled(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
     by_others = completing != posting  # one that was freed stands as completed by itself
     events, less = np.unique(completing[by_others], return_counts=True)
     calls = [run.calls[number] for number in rt.call[events].tolist()]
-    left = np.array([call.bytes for call in calls], dtype=np.int64) - less
-    some = left > 0
+    requests = np.array([call.bytes for call in calls], dtype=np.int64) - less
+    incomplete = requests > 0
     fewer = [
         book.number(replace(call, bytes=number, count=number))
-        for call, number in zip(calls, left.tolist(), strict=True)
+        for call, number in zip(calls, requests.tolist(), strict=True)
         if number > 0
     ]
     return Parts(
-        events[some],
+        events[incomplete],
         np.array(fewer, dtype=np.int64),
         single=True,
-        gone=np.union1d(events[~some], posting),
+        gone=np.union1d(events[~incomplete], posting),
     )
 
 
@@ -54,8 +54,8 @@ def some_from_anybody(run: RunTrace) -> bool:
     """Tell whether a run, of one rank, may have several such receives from anybody."""
     if not any(call.op in ops.POSTED for call in run.calls):
         return False
-    some = ((rt.call, rt.anybody) for rt in (run.ranks[rank] for rank in present_ranks(run)))
-    return any(sum(run.calls[c].op in ops.POSTED for c in call[at]) > 1 for call, at in some)
+    posting = ((rt.call, rt.anybody) for rt in (run.ranks[rank] for rank in present_ranks(run)))
+    return any(sum(run.calls[c].op in ops.POSTED for c in call[at]) > 1 for call, at in posting)
 
 
 def receivers(run_dir: Path, ranks: Collection[int]) -> set[int]:
@@ -77,17 +77,17 @@ def in_order_of_ranks(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
     peer = np.array([run.calls[number].peer for number in call[events]], dtype=np.int64)
     ordered = events[np.lexsort((peer, group))]
     moved = ordered != events
-    found, new = events[moved], call[ordered[moved]]
-    stands = np.stack([found, np.arange(len(found))], axis=1)
-    return Parts(found, new, stands=stands)
+    reordered, new = events[moved], call[ordered[moved]]
+    stands = np.stack([reordered, np.arange(len(reordered))], axis=1)
+    return Parts(reordered, new, stands=stands)
 
 
 def _groups(run: RunTrace, rt: RankTrace) -> tuple[Ints, Ints]:
     """Return the receives from anybody that one call completes, ascending, and the number of the
     others of which they are one: posted one after the other at one place, for one communicator."""
     completing = np.full(len(rt.call), -1, dtype=np.int64)
-    kept = rt.done[~rt.cancelled]
-    completing[kept[:, 1]] = kept[:, 0]
+    rows = rt.done[~rt.cancelled]
+    completing[rows[:, 1]] = rows[:, 0]
     events = np.unique(rt.anybody)
     calls = [run.calls[number] for number in rt.call[events]]
     posted = np.array([call.op in ops.POSTED for call in calls], dtype=bool) & (
@@ -95,7 +95,7 @@ def _groups(run: RunTrace, rt: RankTrace) -> tuple[Ints, Ints]:
     )
     events = events[posted]
     alike = np.array(
-        [(call.site, call.comm) for call, own in zip(calls, posted, strict=True) if own],
+        [(call.site, call.comm) for call, keep in zip(calls, posted, strict=True) if keep],
         dtype=np.int64,
     ).reshape(len(events), 2)
     new = np.ones(len(events), dtype=bool)

@@ -80,26 +80,28 @@ class Messages:
             return run
         some_cancelled = requests.some_cancelled(run)
         from_anybody = requests.some_from_anybody(run)
-        taken = {call.op for call in run.calls if any(each.takes(call.op) for each in families)}
-        if from_anybody or any(map(_leaves_request, taken)):
+        replaced_ops = {
+            call.op for call in run.calls if any(each.takes(call.op) for each in families)
+        }
+        if from_anybody or any(map(_leaves_request, replaced_ops)):
             run = named_outside(read_file(path, whole=True))
         if some_cancelled:
-            run = _rewritten(run, requests.without_cancelled)
+            run = _rewrite(run, requests.without_cancelled)
         if from_anybody:
-            run = _rewritten(run, requests.in_order_of_ranks)
-        return as_messages(run, self._gathered(run)) if taken else run
+            run = _rewrite(run, requests.in_order_of_ranks)
+        return as_messages(run, self._gather(run)) if replaced_ops else run
 
-    def _gathered(self, run: RunTrace) -> FamilySet:
+    def _gather(self, run: RunTrace) -> FamilySet:
         """Return what all ranks tell, nothing if the calls of this one don't ask for it."""
         from p3s.capture.reader import read_file
 
         if not FamilySet().asks(run):
             return FamilySet()
         if self._known is None:
-            known = FamilySet()
+            families = FamilySet()
             for path in self._paths:
-                known.learn(named_outside(read_file(path, whole=True)))
-            self._known = known
+                families.learn(named_outside(read_file(path, whole=True)))
+            self._known = families
         return self._known
 
 
@@ -110,22 +112,22 @@ def _in_blocks(run: RunTrace) -> bool:
     return pieces is not None and all(pieces(rank) is not None for rank in present)
 
 
-def as_messages(run: RunTrace, known: FamilySet) -> RunTrace:
+def as_messages(run: RunTrace, families: FamilySet) -> RunTrace:
     """Return a run with messages in place of calls; the same run where it has no such calls.
 
-    known: what all ranks tell, see Messages.
+    families: what all ranks tell, see Messages.
     """
-    for family in known.families(run):
-        run = _rewritten(run, family.parts)
+    for family in families.families(run):
+        run = _rewrite(run, family.parts)
     return run
 
 
 def whole_as_messages(run: RunTrace) -> RunTrace:
     """Return a run that was read as a whole (read_run) with messages in place of calls."""
-    known, run = FamilySet(), named_outside(run)
-    if known.asks(run):
-        known.learn(run)
-    return as_messages(run, known)
+    families, run = FamilySet(), named_outside(run)
+    if families.asks(run):
+        families.learn(run)
+    return as_messages(run, families)
 
 
 def _leaves_request(op: str) -> bool:
@@ -133,7 +135,7 @@ def _leaves_request(op: str) -> bool:
     return ops.leaves_request(op) or partitioned or op in ops.REQUEST_BASED
 
 
-def _rewritten(run: RunTrace, replacing: Replacing) -> RunTrace:
+def _rewrite(run: RunTrace, replacing: Replacing) -> RunTrace:
     book = CallBook(list(run.calls), list(run.sites))
     ranks: dict[int, RankTrace] = {}
     for rank in present_ranks(run):
@@ -149,15 +151,15 @@ def _rewritten(run: RunTrace, replacing: Replacing) -> RunTrace:
         ranks[rank] = replace(rt, call=to[rt.call].astype(np.int32), counted=counted)
     calls = tuple(book.calls[number] for number in keep.tolist())
     unmodelled = unmodelled_events(calls, run.comms, used[keep].tolist())
-    kept = _Rewritten(run.ranks, ranks)
-    return replace(run, calls=calls, ranks=kept, unmodelled=unmodelled, sites=tuple(book.sites))
+    lazy = _Rewritten(run.ranks, ranks)
+    return replace(run, calls=calls, ranks=lazy, unmodelled=unmodelled, sites=tuple(book.sites))
 
 
 class _Rewritten(Ranks):
     """The ranks of a run, those that have events rewritten."""
 
     def __init__(self, ranks: Sequence[RankTrace], rewritten: dict[int, RankTrace]) -> None:
-        self._ranks, self._rewritten = ranks, rewritten
+        self._ranks, self._rewrite = ranks, rewritten
         self.present = sorted(rewritten)
 
     def __len__(self) -> int:
@@ -165,4 +167,4 @@ class _Rewritten(Ranks):
 
     def rank(self, number: int) -> RankTrace:
         """Return the columns of one rank."""
-        return self._rewritten[number] if number in self._rewritten else self._ranks[number]
+        return self._rewrite[number] if number in self._rewrite else self._ranks[number]

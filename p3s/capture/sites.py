@@ -96,9 +96,9 @@ def resolve(
     """
     from p3s.capture.elf import Binary
 
-    found = {frame: parse(frame) for frame in frames}
+    places = {frame: parse(frame) for frame in frames}
     by_module: dict[str, list[FrameInfo]] = {}
-    for where in found.values():
+    for where in places.values():
         if where.module:
             by_module.setdefault(where.module, []).append(where)
     notes: dict[str, str] = {}
@@ -114,7 +114,7 @@ def resolve(
                 later.append(name)
                 continue
             resolved, note = _in_module(path, by_module[name], modules, traced_ns)
-            found.update(resolved)
+            places.update(resolved)
             if note:
                 notes[name] = note
         if len(later) == len(todo):
@@ -126,7 +126,7 @@ def resolve(
     alike: dict[str, list[str]] = {}
     for name in sorted(notes):
         alike.setdefault(notes[name], []).append(name)
-    return found, [f"{join_words(names)}: {note}" for note, names in alike.items()]
+    return places, [f"{join_words(names)}: {note}" for note, names in alike.items()]
 
 
 def _in_module(
@@ -146,12 +146,12 @@ def _in_module(
             # A return address is that of the instruction after the call, perhaps another line.
             lines = lines_of(path, (where.offset - 1 for where in wheres))
             placed = [_locate_frame(binary, where, lines.get(where.offset - 1)) for where in wheres]
-            found = {w.frame: w for w in placed if w.function or w.line or w.calls}
+            known_places = {w.frame: w for w in placed if w.function or w.line or w.calls}
             bare = sum(not (where.function or where.line) for where in placed)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         return {}, f"{path}: {why}, so its calls are addresses"
-    return found, _missing(bare, len(wheres), bool(lines), modules.of_system(path))
+    return known_places, _missing(bare, len(wheres), bool(lines), modules.of_system(path))
 
 
 def _locate_frame(binary: Binary, where: FrameInfo, line: FrameInfo | None) -> FrameInfo:
@@ -181,13 +181,13 @@ def _locate_frame(binary: Binary, where: FrameInfo, line: FrameInfo | None) -> F
 def _missing(bare: int, calls: int, lines: bool, of_system: bool) -> str:
     """Say what a module lacks, and what helps: a library of the system cannot be compiled anew."""
     if bare and (bare == calls or not of_system):
-        some = "its" if bare == calls else f"{bare} of its {calls}"
+        which = "its" if bare == calls else f"{bare} of its {calls}"
         helps = (
             "install its debug symbols to see functions"
             if of_system
             else "compile with -g to see functions and lines"
         )
-        return f"{some} calls are addresses, as it has no symbols for them; {helps}"
+        return f"{which} calls are addresses, as it has no symbols for them; {helps}"
     if lines or of_system:
         return ""
     if reader() is None:

@@ -27,18 +27,18 @@ def thread_totals(run: RunTrace) -> dict[str, Any] | None:
     ``worked``: the most of any region; ``imbalance``: the longest thread over the mean of its team,
     less 1, of all regions together (None without any).
     """
-    found = threads_of(run).values()
-    if not found:
+    threads = threads_of(run).values()
+    if not threads:
         return None
     totals = {
-        name: max(int(t[name].max()) for t in found)
+        name: max(int(t[name].max()) for t in threads)
         if name in _MOST
-        else sum(t.total(name) for t in found)
+        else sum(t.total(name) for t in threads)
         for name in COLUMNS
         if name not in _NO_TOTALS
     }
-    full, busy = sum(t.full_ns for t in found), totals["busy_ns"]
-    return {"ranks": len(found), **totals, "imbalance": full / busy - 1.0 if busy else None}
+    full, busy = sum(t.full_ns for t in threads), totals["busy_ns"]
+    return {"ranks": len(threads), **totals, "imbalance": full / busy - 1.0 if busy else None}
 
 
 def summary(run: RunTrace) -> dict[str, dict[str, Any]]:
@@ -57,15 +57,15 @@ def summary(run: RunTrace) -> dict[str, dict[str, Any]]:
         np.add.at(totals[2], rank.call, rank.work)
         for number, counted in rank.counted.items():
             totals[:, number] += counted
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     sites: dict[str, set[int]] = {}
     sums = ("events", "bytes", "elements", "elapsed_ns", "work")
     for call, (count, time_ns, before) in zip(run.calls, totals.T.tolist(), strict=True):
-        row = found.setdefault(call.op, {"kind": ops.kind_of(call.op), **dict.fromkeys(sums, 0)})
+        row = rows.setdefault(call.op, {"kind": ops.kind_of(call.op), **dict.fromkeys(sums, 0)})
         moved = count * (row["kind"] != ops.COMPLETION)
         more = (count, moved * call.bytes, moved * call.count, time_ns, before)
         row.update((name, row[name] + each) for name, each in zip(sums, more, strict=True))
         sites.setdefault(call.op, set()).add(call.site)
-    for op, row in found.items():
+    for op, row in rows.items():
         row["sites"] = len(sites[op])
-    return dict(sorted(found.items(), key=lambda item: (-item[1]["elapsed_ns"], item[0])))
+    return dict(sorted(rows.items(), key=lambda item: (-item[1]["elapsed_ns"], item[0])))

@@ -63,8 +63,8 @@ class Threads:
 
     def __getitem__(self, column: str) -> Ints:
         """Return a column by its name."""
-        found: Ints = getattr(self, column)
-        return found
+        values: Ints = getattr(self, column)
+        return values
 
     def total(self, column: str) -> int:
         """Return the sum of a column."""
@@ -128,11 +128,11 @@ def read_threads(chunk: Chunk, payload: bytes) -> Ints:
     """
     table = read_table(chunk, payload, 1)
     rows = np.zeros((table.shape[1], 1 + len(COLUMNS)), dtype=np.int64)
-    known = min(len(table), rows.shape[1])
-    if table[1:known].size and int(table[1:known].max()) > _MOST:
+    columns = min(len(table), rows.shape[1])
+    if table[1:columns].size and int(table[1:columns].max()) > _MOST:
         raise ValueError("a number of its threads is impossible")
     rows[:, 0] = read_ordinals(chunk, table[0])
-    rows[:, 1:known] = table[1:known].view(np.int64).T
+    rows[:, 1:columns] = table[1:columns].view(np.int64).T
     return rows
 
 
@@ -156,14 +156,14 @@ _MOST_CORES = 1 << 16
 
 
 def _cores(text: str) -> tuple[int, ...]:
-    found: list[int] = []
+    cores: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         low, high = int(first), int(last or first)
         if not 0 <= low <= high < _MOST_CORES:
             raise ValueError("a list of cores is impossible")
-        found += range(low, high + 1)
-    return tuple(found)
+        cores += range(low, high + 1)
+    return tuple(cores)
 
 
 _NAMES = ("mpi_thread_level", "openmp", "openmp_library")
@@ -173,10 +173,10 @@ _NUMBERS = ("max_threads", "proc_bind", "places")
 def read_runtime(payload: bytes) -> Runtime:
     """Return a RUNTIME record: lines of name=value, of which those not known are variables."""
     text = payload.rstrip(b"\0").decode("utf-8", "replace")
-    said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    level, openmp, library = (said.pop(name, "") for name in _NAMES)
-    most, bind, places = (_number(said.pop(name, "")) for name in _NUMBERS)
-    return Runtime(level, openmp, library, most, bind, places, said)
+    variables = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    level, openmp, library = (variables.pop(name, "") for name in _NAMES)
+    most, bind, places = (_number(variables.pop(name, "")) for name in _NUMBERS)
+    return Runtime(level, openmp, library, most, bind, places, variables)
 
 
 def _number(text: str) -> int | None:
@@ -186,9 +186,9 @@ def _number(text: str) -> int | None:
         return None
 
 
-def threads_at(rows: Ints, index: Ints, there: Bools) -> Threads | None:
+def threads_at(rows: Ints, index: Ints, keep: Bools) -> Threads | None:
     """Return rows of read_threads as columns, by the index of their events; None without any."""
-    if not there.any():
+    if not keep.any():
         return None
-    kept = rows[there]
-    return Threads(index[there], *(kept[:, i].copy() for i in range(1, kept.shape[1])))
+    part = rows[keep]
+    return Threads(index[keep], *(part[:, i].copy() for i in range(1, part.shape[1])))

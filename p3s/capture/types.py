@@ -179,10 +179,10 @@ class RankTrace:
 
     def made(self, calls: int) -> Ints:
         """Return how often the rank makes each of the run's calls, counted events included."""
-        made = np.bincount(self.call, minlength=calls).astype(np.int64)
+        times_made = np.bincount(self.call, minlength=calls).astype(np.int64)
         for call, (events, _, _) in self.counted.items():
-            made[call] += events
-        return made
+            times_made[call] += events
+        return times_made
 
 
 class Ranks(Sequence[RankTrace]):

@@ -158,12 +158,12 @@ class _File:
     def _table(self, kind: int, rows: NDArray[np.uint64], first: Ints, base: Ints) -> None:
         """Add chunks of rows; first, base: of a chunk that begins with each of them."""
         raw, end = encode(rows)
-        at, done = 0, 0
+        at, sent_bytes = 0, 0
         while at < len(rows):
-            upto = int(np.searchsorted(end, done + _CHUNK, side="right"))
-            payload = raw[done : end[upto - 1]].tobytes()
+            upto = int(np.searchsorted(end, sent_bytes + _CHUNK, side="right"))
+            payload = raw[sent_bytes : end[upto - 1]].tobytes()
             self.chunk(kind, payload, upto - at, int(first[at]), int(base[at]), rows.shape[1])
-            at, done = upto, int(end[upto - 1])
+            at, sent_bytes = upto, int(end[upto - 1])
 
     def end(self, records: int) -> None:
         """Add the totals."""

@@ -21,19 +21,19 @@ def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, 
     from p3s.base.settings import MIN_COUNTS
     from p3s.pipeline.gather import captures, characterize_added, collect, put_runs
 
-    with captures(list(run_dirs)) as given:
-        found = collect(study_dir, given.paths, launcher_words(ctx) or None)
-        if not found.runs:
-            raise (*found.refused, *found.there)[0]
-        study = put_runs(study_dir, found.runs, force=force)
-    refused = [given.named(str(problem)) for problem in found.refused]
-    refused += characterize_added(study, sorted({run.np for run in found.runs}))
+    with captures(list(run_dirs)) as archive:
+        runs_ = collect(study_dir, archive.paths, launcher_words(ctx) or None)
+        if not runs_.runs:
+            raise (*runs_.refused, *runs_.there)[0]
+        study = put_runs(study_dir, runs_.runs, force=force)
+    refused = [archive.named(str(problem)) for problem in runs_.refused]
+    refused += characterize_added(study, sorted({run.np for run in runs_.runs}))
     have = study.signature_counts()
     next_command = f"p3s model {quote_word(study.root)}" if len(have) >= MIN_COUNTS else None
     if json_:
         added = [
-            {"np": run.np, "from": given.source(run.path), "events": run.events}
-            for run in found.runs
+            {"np": run.np, "from": archive.source(run.path), "events": run.events}
+            for run in runs_.runs
         ]
         emit(
             "add",
@@ -41,16 +41,16 @@ def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, 
             added=added,
             refused=refused,
             characterized=have,
-            left_out=[{"call": op, "events": n} for op, n in given.left_out],
-            notes=list(given.notes),
+            left_out=[{"call": op, "events": n} for op, n in archive.left_out],
+            notes=list(archive.notes),
             next=next_command,
         )
     else:
-        rows = [[str(run.np), f"{run.events:,}", given.source(run.path)] for run in found.runs]
+        rows = [[str(run.np), f"{run.events:,}", archive.source(run.path)] for run in runs_.runs]
         out(table(rows, ["processes", "events", "from"], left=0))
-    for op, number in given.left_out:
+    for op, number in archive.left_out:
         say(f"left out: {number:,} {op}: an archive does not tell what they did")
-    for note in (*given.notes, *(given.named(str(problem)) for problem in found.there)):
+    for note in (*archive.notes, *(archive.named(str(problem)) for problem in runs_.there)):
         say(f"note: {note}")
     for why in refused:
         say(f"p3s: {why}")
@@ -61,4 +61,4 @@ def add(ctx: typer.Context, study_dir: Path, run_dirs: list[Path], force: bool, 
             f"{study.root}: holds {', '.join(map(str, have)) or 'no'} processes; the model needs"
             f" {MIN_COUNTS} counts: trace others and add them"
         )
-    return 3 if refused or given.left_out else 0
+    return 3 if refused or archive.left_out else 0

@@ -20,25 +20,25 @@ def check(path: Path, json_: bool) -> int:
     from p3s.capture.recover import places_at
     from p3s.report.captured import check_text
 
-    found = []
+    runs = []
     for place in places_at(path, others=True):
         run = check_place(place)
-        found.append(run)
+        runs.append(run)
         if not json_:
             out(check_text(run))
-    usable = [run for run in found if run.usable]
-    whole = all(run.status == COMPLETE for run in found)
+    usable = [run for run in runs if run.usable]
+    whole = all(run.status == COMPLETE for run in runs)
     if json_:
-        emit("check", ok=whole, runs=[asdict(run) for run in found])
+        emit("check", ok=whole, runs=[asdict(run) for run in runs])
     if not usable:
         say(f"p3s: {path} holds nothing that can be used; trace the program again")
         return 1
     if not whole:
         bad = [run for run in usable if run.status not in (COMPLETE, PARTIAL) and run.path.is_dir()]
         if bad:
-            there = bad[0].path
-            saved = quote_word(Path(f"{there.name}-saved"))
-            say(f"next: p3s recover {quote_word(there)} -o {saved} (saves what is intact)")
+            damaged = bad[0].path
+            saved = quote_word(Path(f"{damaged.name}-saved"))
+            say(f"next: p3s recover {quote_word(damaged)} -o {saved} (saves what is intact)")
         return 3
     return 0
 

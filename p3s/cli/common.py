@@ -37,31 +37,33 @@ def say(text: str = "") -> None:
         raise ReaderGone from error
 
 
-def say_reasons(reasons: Iterable[Reason], what: str = "prediction", *, told: bool = False) -> int:
+def say_reasons(
+    reasons: Iterable[Reason], subject: str = "prediction", *, printed: bool = False
+) -> int:
     """Say on stderr why a result is not to be trusted; return the exit code, 3 if it is not, or 0.
 
-    ``told``: the reasons are on stdout already, for people.
+    ``printed``: the reasons are on stdout already, for people.
     """
     from p3s.predict.types import filter_untrusted, in_short
 
-    found = filter_untrusted(reasons)
-    if not found:
+    untrusted = filter_untrusted(reasons)
+    if not untrusted:
         return 0
-    if told:
-        say(f"p3s: do not rely on this {what}: {in_short(found)}")
-    for reason in () if told else found:
-        say(f"p3s: do not rely on this {what} ({reason.code}): {reason.sentence}")
+    if printed:
+        say(f"p3s: do not rely on this {subject}: {in_short(untrusted)}")
+    for reason in () if printed else untrusted:
+        say(f"p3s: do not rely on this {subject} ({reason.code}): {reason.sentence}")
     return 3
 
 
-def allowed_codes(given: list[str]) -> frozenset[str]:
+def allowed_codes(texts: list[str]) -> frozenset[str]:
     """Return the codes of --allow; raises UsageError that lists them for one that is none."""
     from p3s.predict.types import CODES
 
-    found = frozenset(word.strip() for text in given for word in text.split(","))
-    for word in sorted(found - set(CODES)):
+    codes = frozenset(word.strip() for text in texts for word in text.split(","))
+    for word in sorted(codes - set(CODES)):
         raise UsageError(f"--allow {word}: is no reason; they are {', '.join(CODES)}")
-    return found
+    return codes
 
 
 def out(text: str) -> None:
@@ -108,9 +110,9 @@ def header(noun: str) -> dict[str, Any]:
 
 
 def check_output(
-    output: Path, example: str, what: str = "", load: Callable[[Path], object] | None = None
+    output: Path, example: str, kind: str = "", load: Callable[[Path], object] | None = None
 ) -> None:
-    """Refuse a file that cannot be written, or is there and no ``what`` that ``load`` reads.
+    """Refuse a file that cannot be written, or is there and no ``kind`` that ``load`` reads.
 
     Before anything is computed; example: a name for a file in a directory. Errors: UsageError.
     """
@@ -121,7 +123,7 @@ def check_output(
             load(output)
         except P3SError as error:
             raise UsageError(
-                f"-o {output}: is there and is no {what}; name another file"
+                f"-o {output}: is there and is no {kind}; name another file"
             ) from error
     folder = next(place for place in output.absolute().parents if place.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):

@@ -37,48 +37,52 @@ def compare(
         format_of(path)
     first, second = read_prediction(a), read_prediction(b)
     names = (str(a), str(b))
-    found = compared(first, second, names=names, commands=(command_of(a), command_of(b)), n=count)
+    comparison = compared(
+        first, second, names=names, commands=(command_of(a), command_of(b)), n=count
+    )
     for path in picture:
-        comparison_picture(found).save(path)
+        comparison_picture(comparison).save(path)
     if html is not None:
         from p3s.base.artefacts import write_bytes
-        from p3s.report.charts.curves import comparison
+        from p3s.report.charts.curves import comparison as comparison_chart
         from p3s.report.charts.figures import on_page
         from p3s.report.html import as_bytes, render_page
 
-        chart = partial(on_page, partial(comparison, found=found), 640.0)
-        write_bytes(html, as_bytes(render_page(page_of(found, chart))))
+        chart = partial(on_page, partial(comparison_chart, found=comparison), 640.0)
+        write_bytes(html, as_bytes(render_page(page_of(comparison, chart))))
     if json_:
         emit(
             "compare",
-            **as_json(found),
+            **as_json(comparison),
             pictures=[str(path) for path in picture],
             page=None if html is None else str(html),
         )
     elif csv:
-        write_out(columns_csv(as_columns(found)))
+        write_out(columns_csv(as_columns(comparison)))
     else:
-        out(as_text(found))
+        out(as_text(comparison))
         for path in picture:
             out(f"picture: {path}")
         if html is not None:
             out(f"page: {html}")
-    return say_reasons(found.reasons, "comparison", told=not (json_ or csv))
+    return say_reasons(comparison.reasons, "comparison", printed=not (json_ or csv))
 
 
-def _history(paths: list[Path], asked: bool, n: int | None, csv: bool, json_: bool) -> int:
+def _history(paths: list[Path], several: bool, n: int | None, csv: bool, json_: bool) -> int:
     """Print the run time at a count of several versions, each against the one before."""
-    if not asked:
+    if not several:
         raise UsageError("give two studies, or more of them with --history")
     from p3s.pipeline.saved import read_prediction
     from p3s.report.counts import columns_csv
     from p3s.report.history import as_columns, as_json, as_text, history_of
 
-    found = history_of([read_prediction(path) for path in paths], [str(path) for path in paths], n)
+    history = history_of(
+        [read_prediction(path) for path in paths], [str(path) for path in paths], n
+    )
     if json_:
-        emit("history", **as_json(found))
+        emit("history", **as_json(history))
     elif csv:
-        write_out(columns_csv(as_columns(found)))
+        write_out(columns_csv(as_columns(history)))
     else:
-        out(as_text(found))
-    return say_reasons(found.reasons, "comparison", told=not (json_ or csv))
+        out(as_text(history))
+    return say_reasons(history.reasons, "comparison", printed=not (json_ or csv))

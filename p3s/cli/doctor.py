@@ -25,19 +25,19 @@ def doctor(
         return _archive(tracer_archive, mpicc, json_)
     from p3s.signature_runner.examine import checks
 
-    found = list(checks(launcher_words(ctx)))
-    failed = [check for check in found if check.status == "fail"]
+    results = list(checks(launcher_words(ctx)))
+    failed = [check for check in results if check.status == "fail"]
     if json_:
-        emit("doctor", ok=not failed, checks=[asdict(check) for check in found])
+        emit("doctor", ok=not failed, checks=[asdict(check) for check in results])
     else:
-        width = max((len(check.name) for check in found), default=0)
-        for check in found:
+        width = max((len(check.name) for check in results), default=0)
+        for check in results:
             out(f"{check.status.upper():4}  {check.name:{width}}  {one_line(check.detail)}")
             if check.status != "ok" and check.fix:
                 out(f"{'':4}  {'':{width}}  -> {one_line(check.fix)}")
     if failed:
         names = ", ".join(check.name for check in failed)
-        say(f"{len(failed)} of {len(found)} checks failed: {names}")
+        say(f"{len(failed)} of {len(results)} checks failed: {names}")
         return 1
     return 0
 
@@ -56,18 +56,18 @@ def _archive(folder: Path, mpicc: str | None, as_json: bool) -> int:
     """Write the archive, and say how a program is linked with it."""
     from p3s.signature_runner.archive import write_archive
 
-    made = write_archive(folder, mpicc)
+    archive = write_archive(folder, mpicc)
     if as_json:
         emit(
             "doctor",
-            archive=str(made.archive),
-            options=str(made.options),
-            mpi=f"{made.install.family} {made.install.version}",
-            mpicc=made.install.mpicc,
+            archive=str(archive.archive),
+            options=str(archive.options),
+            mpi=f"{archive.install.family} {archive.install.version}",
+            mpicc=archive.install.mpicc,
         )
         return 0
-    out(f"{made.archive}, for {made.install.family} {made.install.version}")
-    out(f"Link the program once more, with @{made.options} before its MPI library:")
-    out(f"  {made.install.mpicc} ... -o program @{made.options}")
+    out(f"{archive.archive}, for {archive.install.family} {archive.install.version}")
+    out(f"Link the program once more, with @{archive.options} before its MPI library:")
+    out(f"  {archive.install.mpicc} ... -o program @{archive.options}")
     out("Then trace it as any other program.")
     return 0

@@ -45,15 +45,15 @@ def dump(path: Path, rank: int | None, summary: bool, parquet: Path | None, json
 def _summaries(places: Sequence[Place], json_: bool) -> int:
     from p3s.report.captured import totals_of, totals_text
 
-    runs, found = [], []
+    runs, totals = [], []
     for place in places:
         run = place.read()
         runs.append(run)
-        found.append(totals_of(place.path, run))
+        totals.append(totals_of(place.path, run))
         if not json_:
-            out(totals_text(found[-1]))
+            out(totals_text(totals[-1]))
     if json_:
-        emit("dump", runs=found)
+        emit("dump", runs=totals)
     return _code(runs)
 
 

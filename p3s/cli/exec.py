@@ -27,8 +27,8 @@ def exec_(
 
     workers.check_may_launch()
     try:
-        asked = recording(work, counters, limit, posix_io=posix_io, unfinalized=unfinalized)
-        execute(list(program or []), run_dir, asked)
+        request = recording(work, counters, limit, posix_io=posix_io, unfinalized=unfinalized)
+        execute(list(program or []), run_dir, request)
     except P3SError as err:
         # All ranks fail alike: one line, not one per rank.
         if first_to_say(str(err)):

@@ -57,8 +57,10 @@ def failure(err: Exception) -> tuple[str, int]:
         return f"{where}{why}; P3S_DEBUG=1 shows where", 1
     if isinstance(err, ImportError):  # also where there is no memory left for a library
         name = err.name or err.path or "a library"
-        said = " ".join(str(err).split())
-        why = f"{name} cannot be loaded: {said}; is there memory left? p3s doctor tries libraries"
+        message = " ".join(str(err).split())
+        why = (
+            f"{name} cannot be loaded: {message}; is there memory left? p3s doctor tries libraries"
+        )
         return why, 1
     if isinstance(err, (SystemError, RuntimeError)) and _lacks_memory():
         return "out of memory; P3S_DEBUG=1 shows where", 1
@@ -98,12 +100,12 @@ def _usage_text(err: Any) -> str:
 
 def _with_option(option: str, command: str) -> list[str]:
     """Return the other commands that have an option, none where many do: then it is no hint."""
-    found = [
+    having = [
         name
         for name in OnDemand()
         if any(option in (*each.opts, *each.secondary_opts) for each in load_command(name).params)
     ]
-    names = [name for name in found if name not in (command, ALIAS)]
+    names = [name for name in having if name not in (command, ALIAS)]
     return names if len(names) <= _MOST_NAMED else []
 
 

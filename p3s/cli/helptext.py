@@ -31,10 +31,10 @@ class Command(typer.core.TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options, and refuse those that exclude each other."""
         name = _path(ctx)
-        own = args[: args.index("--")] if "--" in args else args
+        own_words = args[: args.index("--")] if "--" in args else args
         if not ctx.allow_interspersed_args:
-            own = own[:1]  # others may be the program's
-        if rare(name) and _HELP_ALL in own:
+            own_words = own_words[:1]  # others may be the program's
+        if rare(name) and _HELP_ALL in own_words:
             ctx.meta[SHOW_ALL] = True
             args = ["--help"]
         rest = super().parse_args(ctx, args)
@@ -77,12 +77,12 @@ def row(parameter: Any, ctx: Any) -> tuple[str, str] | None:
     record = parameter.get_help_record(ctx)
     if record is None:
         return None
-    name, told = record
+    name, description = record
     if parameter.param_type_name == "argument":
         name = _name(parameter)
-    told = _MORE.sub(lambda found: f"  [{_in_words(found['more'])}]", told)
+    description = _MORE.sub(lambda match: f"  [{_in_words(match['more'])}]", description)
     more = rules.remarks(_path(ctx), _names(parameter))
-    return name, f"{told} ({more})" if more else told
+    return name, f"{description} ({more})" if more else description
 
 
 def _path(ctx: Any) -> str:
@@ -98,21 +98,21 @@ def _names(parameter: Any) -> set[str]:
 def _find_given(command: typer.core.TyperCommand, ctx: Any) -> set[str]:
     """Return the names of the options on the command line, and that of a launcher command."""
     words = ctx.meta.get(WORDS)  # of p3s submit they may be options
-    found = {rules.LAUNCHER} if words and not words[0].startswith("-") else set()
+    names = {rules.LAUNCHER} if words and not words[0].startswith("-") else set()
     for each in command.params:
         source = ctx.get_parameter_source(each.name)
         if source is None or source.name != "COMMANDLINE":
             continue
         off = each.secondary_opts and ctx.params.get(each.name) is False
-        found.update(each.secondary_opts if off else each.opts)
-    return found
+        names.update(each.secondary_opts if off else each.opts)
+    return names
 
 
 def _rows(command: typer.core.TyperCommand, ctx: Any, kind: str) -> Iterator[tuple[str, str]]:
     for each in command.get_params(ctx):
         hidden = not ctx.meta.get(SHOW_ALL) and _names(each) & rare(_path(ctx))
-        if each.param_type_name == kind and not hidden and (made := row(each, ctx)) is not None:
-            yield made
+        if each.param_type_name == kind and not hidden and (entry := row(each, ctx)) is not None:
+            yield entry
 
 
 def _name(argument: Any) -> str:
@@ -124,8 +124,8 @@ def _name(argument: Any) -> str:
 def _in_words(more: str) -> str:
     """Return what typer says behind an option's text, ranges in words."""
 
-    def told(found: re.Match[str]) -> str:
-        low, high, least = (word and f"{float(word):g}" for word in found.groups())
+    def in_words(match: re.Match[str]) -> str:
+        low, high, least = (word and f"{float(word):g}" for word in match.groups())
         return f"at least {least}" if least else f"{low} to {high}"
 
-    return _RANGE.sub(told, more)
+    return _RANGE.sub(in_words, more)

@@ -53,24 +53,26 @@ Shown = tuple[dict[str, Any], str]
 
 def list_published() -> Shown:
     """Return the typical networks and file systems that p3s predict takes by name."""
-    found = [cluster.typical(name) for name in cluster.names()]
+    networks = [cluster.typical(name) for name in cluster.names()]
     systems = [filesystem.typical(name) for name in filesystem.names()]
     data = {
         "default": cluster.DEFAULT,
         "file_systems": [
             {"name": each.name, "kind": each.kind, "source": list(each.source)} for each in systems
         ],
-        "clusters": [{"name": each.name, "label": each.label, "text": each.text} for each in found],
+        "clusters": [
+            {"name": each.name, "label": each.label, "text": each.text} for each in networks
+        ],
     }
     lines = [f"file system {each.name}: {each.source[0]}" for each in systems]
-    return data, "\n".join([clusters(found, cluster.DEFAULT), "", *lines])
+    return data, "\n".join([clusters(networks, cluster.DEFAULT), "", *lines])
 
 
 def show_machine_file(file: str) -> Shown:
     """Return what a file of p3s machine or of an extension holds, or a published network."""
     path = Path(file)
-    known = (*filesystem.names(), *cluster.names())
-    named = not path.exists() and file in known
+    published = (*filesystem.names(), *cluster.names())
+    named = not path.exists() and file in published
     schema = "" if named else schema_of(path)
     if schema == filesystem.SCHEMA or (named and file in filesystem.names()):
         files = filesystem.typical(file) if named else filesystem.FileSystem.load(path)
@@ -81,7 +83,7 @@ def show_machine_file(file: str) -> Shown:
     if schema != MACHINE_SCHEMA:
         formats: Iterator[FileFormat[Any]] = load_provided("schemas")
         if show := next((each.show for each in formats if each.schema == schema), ""):
-            made: Shown = load(show)(path)
-            return made
+            shown: Shown = load(show)(path)
+            return shown
     machine = Machine.load(path)
     return MACHINE.data(machine), render(machine)

@@ -115,7 +115,7 @@ def main() -> int:
     return _with_ranks(sys.argv[1:])
 
 
-def _whole(args: Sequence[str]) -> int:
+def _run_command(args: Sequence[str]) -> int:
     try:
         return run(args)
     except Exception:  # only with P3S_DEBUG=1
@@ -131,13 +131,13 @@ def _with_ranks(args: Sequence[str]) -> int:
 
     if args[:1] == [_MPI]:
         try:
-            return workers.on_ranks(lambda: _whole(args))
+            return workers.on_ranks(lambda: _run_command(args))
         except (ImportError, RuntimeError) as err:  # no libmpi, or that of another MPI
             return fail(args, f"{_MPI}: MPI cannot be started: {err}; p3s doctor tells more", 1)
-    there = workers.read_launcher_rank()
-    if there is None or args[:1] == ["exec"] or not args or args[0].startswith("-"):
-        return _whole(args)
-    rank, size = there
+    launched = workers.read_launcher_rank()
+    if launched is None or args[:1] == ["exec"] or not args or args[0].startswith("-"):
+        return _run_command(args)
+    rank, size = launched
     if rank:
         return UsageError.exit_code
     words = f"{_MPI} {args[0]} ..."

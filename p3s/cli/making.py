@@ -27,12 +27,12 @@ def load_command(name: str) -> Any:
 
 def _make_command(command: Command) -> Any:
     """Return a command, with those that belong to it, as typer makes it."""
-    made, name = load(command.function), command.name
+    function, name = load(command.function), command.name
     words = f"{command.parent} {name}".strip()
     epilog = entries(words).get("epilog") or load(command.function.partition(":")[0] + ":EPILOG")
     alone = typer.Typer(callback=lambda: None, rich_markup_mode=None, add_completion=False)
-    if isinstance(made, typer.Typer):
-        alone.add_typer(made, name=name, epilog=epilog, short_help=command.summary)
+    if isinstance(function, typer.Typer):
+        alone.add_typer(function, name=name, epilog=epilog, short_help=command.summary)
     else:
         alone.command(
             name,
@@ -40,53 +40,53 @@ def _make_command(command: Command) -> Any:
             context_settings={"allow_interspersed_args": not command.program_options},
             epilog=epilog,
             short_help=command.summary,
-        )(_with_alternatives(words, _fill_defaults(words, made)))
+        )(_with_alternatives(words, _fill_defaults(words, function)))
     whole = typer.main.get_command(alone).commands[name]  # type: ignore[attr-defined]
-    if isinstance(made, typer.Typer):
+    if isinstance(function, typer.Typer):
         whole.commands |= {
             each.name: _make_command(each) for each in commands() if each.parent == name
         }
     return whole
 
 
-def _fill_defaults(words: str, made: Callable[..., int]) -> Callable[..., int]:
+def _fill_defaults(words: str, function: Callable[..., int]) -> Callable[..., int]:
     """Return a command whose parameters without a default are those of the table."""
     every = [
         each
         if each.default is not Parameter.empty or each.annotation is typer.Context
         else each.replace(default=parameter(words, each.name, each.annotation))
-        for each in signature(made, eval_str=True).parameters.values()
+        for each in signature(function, eval_str=True).parameters.values()
     ]
-    return _set_signature(made, every)
+    return _set_signature(function, every)
 
 
-def _set_signature(made: Callable[..., int], every: Sequence[Parameter]) -> Callable[..., int]:
+def _set_signature(function: Callable[..., int], every: Sequence[Parameter]) -> Callable[..., int]:
     """Return a function as one with these parameters, as typer looks at it."""
-    made.__signature__ = Signature(every)  # type: ignore[attr-defined]
-    made.__annotations__ = {each.name: each.annotation for each in every}
-    return made
+    function.__signature__ = Signature(every)  # type: ignore[attr-defined]
+    function.__annotations__ = {each.name: each.annotation for each in every}
+    return function
 
 
-def _with_alternatives(name: str, made: Callable[..., int]) -> Callable[..., int]:
+def _with_alternatives(name: str, command: Callable[..., int]) -> Callable[..., int]:
     """Return a command that asks extensions first, with their options before its last one."""
     others = [
-        load(where) for each in extensions() for own, where in each.alternatives if own == name
+        load(where) for each in extensions() for owner, where in each.alternatives if owner == name
     ]
     if not others:
-        return made
-    of = [signature(function, eval_str=True).parameters for function in (made, *others)]
+        return command
+    of = [signature(function, eval_str=True).parameters for function in (command, *others)]
     *usual_, last = of[0].values()
-    own = {each.name: each for one in of[1:] for each in one.values() if each.name not in of[0]}
+    added = {each.name: each for one in of[1:] for each in one.values() if each.name not in of[0]}
 
-    @wraps(made)
-    def first(**given: Any) -> int:
+    @wraps(command)
+    def first(**values: Any) -> int:
         for other, takes in zip(others, of[1:], strict=True):
-            code: int | None = other(**{each: given[each] for each in takes})
+            code: int | None = other(**{each: values[each] for each in takes})
             if code is not None:
                 return code
-        return made(**{each: given[each] for each in of[0]})
+        return command(**{each: values[each] for each in of[0]})
 
-    return _set_signature(first, [*usual_, *own.values(), last])
+    return _set_signature(first, [*usual_, *added.values(), last])
 
 
 class OnDemand(Mapping[str, Any]):

@@ -35,28 +35,28 @@ def matrix(path: Path, count: int | None, what: str, png: Path | None, json_: bo
     if png is not None:
         format_of(png)
     run = whole_as_messages(_run_at(path, count))
-    found = communication_matrix(run)
+    traffic = communication_matrix(run)
     if png is not None:
-        matrix_picture(found, what, MATRIX_SIZE, MATRIX_CELLS).save(png)
+        matrix_picture(traffic, what, MATRIX_SIZE, MATRIX_CELLS).save(png)
     if json_:
-        columns = (found.source, found.destination, found.messages, found.bytes)
+        columns = (traffic.source, traffic.destination, traffic.messages, traffic.bytes)
         pairs = zip(*(column.tolist() for column in columns), strict=True)
         emit(
             "matrix",
-            np=found.np,
+            np=traffic.np,
             run=str(run.path),
             complete=not run.problem,
-            messages=int(found.messages.sum()),
-            bytes=int(found.bytes.sum()),
-            collective_calls=found.collective_calls,
-            collective_bytes=found.collective_bytes,
+            messages=int(traffic.messages.sum()),
+            bytes=int(traffic.bytes.sum()),
+            collective_calls=traffic.collective_calls,
+            collective_bytes=traffic.collective_bytes,
             columns=["source", "destination", "messages", "bytes"],
             pairs=[list(pair) for pair in pairs],
-            notes=list(found.notes),
+            notes=list(traffic.notes),
             picture=None if png is None else str(png),
         )
     else:
-        out(render(found, what, _width(), _shades()))
+        out(render(traffic, what, _width(), _shades()))
         if png is not None:
             out(f"picture: {png}")
     if run.problem:
@@ -83,11 +83,11 @@ def _run_at(path: Path, count: int | None) -> RunTrace:
             f"-o {quote_word(path)} -- mpiexec -n {{np}} PROGRAM"
         )
     complete = study.counts()
-    wanted = (complete or [run.np for run in runs])[-1] if count is None else count
-    of_count = [run for run in runs if run.np == wanted]
+    np = (complete or [run.np for run in runs])[-1] if count is None else count
+    of_count = [run for run in runs if run.np == np]
     if not of_count:
-        there = ", ".join(map(str, sorted({run.np for run in runs})))
-        raise UsageError(f"-n {wanted}: {path} has no run at {wanted} processes; it has {there}")
+        present = ", ".join(map(str, sorted({run.np for run in runs})))
+        raise UsageError(f"-n {np}: {path} has no run at {np} processes; it has {present}")
     # The first repeat; a partial one only where there is nothing better.
     return read_run(min(of_count, key=lambda run: (run.status != "complete", run.rep)).path)
 

@@ -40,7 +40,7 @@ def model(
     from p3s.pipeline.records import has_parameters, keep_statements, load_study
     from p3s.pipeline.stages import ensure_compute, ensure_model
 
-    wanted = parse_counts(counts) if counts else []
+    counts_asked = parse_counts(counts) if counts else []
     if param:
         with progress(2) as bar:
             study_dir = at_value(study_dir, param, bar)
@@ -53,18 +53,18 @@ def model(
         with keep_statements(load_study(study_dir), [], grid, fastest):
             return then.family(study_dir, json_)
     study = load_study(study_dir)
-    gone = parse_counts(without, "--without") if without else []
+    left_out = parse_counts(without, "--without") if without else []
     back = parse_counts(with_, "--with") if with_ else []
-    with keep_statements(study, trips, grid, fastest, gone, back), progress(1) as bar:
+    with keep_statements(study, trips, grid, fastest, left_out, back), progress(1) as bar:
         # Asked for by name: fit again even when the model is newer than its signatures.
         ensure_model(study, bar, holdout=holdout, again=not compute)
     if scic:
-        then.instructions(study.root, wanted, csv)
+        then.instructions(study.root, counts_asked, csv)
     elif not compute:
         how = "json" if json_ else "latex" if latex else "python" if python else "page"
         then.equations(study.root, how, everything, modules)
     with progress(1) as bar:  # the equations stand, whatever is wrong with times
         ensure_compute(study, bar, again=not compute)
     if compute:
-        then.costs(study.root, wanted, csv, json_)
+        then.costs(study.root, counts_asked, csv, json_)
     return then.verdict(study.root)

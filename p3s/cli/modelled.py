@@ -27,8 +27,8 @@ def instructions(root: Path, counts: Sequence[int], csv: bool) -> None:
 
     study = load_study(root)
     fitted = model_record(study).model
-    found = instruction_table(fitted, counts or larger_counts(fitted))
-    out((instruction_csv if csv else instruction_text)(found).rstrip("\n"))
+    instructions_of = instruction_table(fitted, counts or larger_counts(fitted))
+    out((instruction_csv if csv else instruction_text)(instructions_of).rstrip("\n"))
     if not csv and (rows := _list_counted(study, fitted)):
         out("\n" + counted_text(rows))
 
@@ -50,15 +50,15 @@ def costs(root: Path, counts: Sequence[int], csv: bool, json_: bool) -> None:
     from p3s.report import compute as page
 
     study = load_study(root)
-    found = load(study.root)
-    if found is None:
+    compute_model = load(study.root)
+    if compute_model is None:
         check_times(study)
         raise P3SError(f"{study.root}: no times were taken of its runs; run p3s characterize again")
     if json_:
-        emit_json(COMPUTE.data(found))
+        emit_json(COMPUTE.data(compute_model))
     else:
-        rows = compute_table(read(study.model_path), found, counts)
-        out((page.csv if csv else page.table)(found, rows).rstrip("\n"))
+        rows = compute_table(read(study.model_path), compute_model, counts)
+        out((page.csv if csv else page.table)(compute_model, rows).rstrip("\n"))
 
 
 def equations(root: Path, how: str, everything: bool, modules: Sequence[Path]) -> None:
@@ -73,7 +73,7 @@ def equations(root: Path, how: str, everything: bool, modules: Sequence[Path]) -
         return
     record = model_record(study, modules)
     places, notes = record.places, [*record.notes]
-    notes += [*(found.sentence for found in other_algorithms(fitted))]
+    notes += [*(alternative.sentence for alternative in other_algorithms(fitted))]
     if how == "latex":
         from p3s.report.latex import render as tables
 
@@ -114,13 +114,13 @@ def verdict(root: Path) -> int:
             f"does not rest on it; to go on, run {commands.trace(stopped)}"
         )
     say(f"next: {commands.predict(count_to_predict(study))}")
-    reasons, held = of_calls({"not_modelled": to_data(fitted.not_modelled)}), fitted.holdout
-    reasons += of_order(fitted.order, held, limit=1.0, commands=commands, kinds=Kinds(fitted))
-    if held is not None and held.possible:
-        reasons += judge_holdout(held, limit=1.0, commands=commands)
-        if held.comparison is not None and any(r.code == "holdout-missed" for r in reasons):
+    reasons, held_out = of_calls({"not_modelled": to_data(fitted.not_modelled)}), fitted.holdout
+    reasons += of_order(fitted.order, held_out, limit=1.0, commands=commands, kinds=Kinds(fitted))
+    if held_out is not None and held_out.possible:
+        reasons += judge_holdout(held_out, limit=1.0, commands=commands)
+        if held_out.comparison is not None and any(r.code == "holdout-missed" for r in reasons):
             # what differs where tasks are handed out may be timing alone
-            before, checked = reasons, {"holdout-missed": [held.comparison]}
+            before, checked = reasons, {"holdout-missed": [held_out.comparison]}
             reasons = list(structure_of(study).minded(before, checked))
             for reason in reasons:
                 if reason not in before:
@@ -138,15 +138,15 @@ def family(study_dir: Path, json_: bool) -> int:
 
     study = load_study(study_dir)
     with progress(2) as bar:
-        found = ensure_family(study, bar, again=True)
+        family_laws = ensure_family(study, bar, again=True)
         threads = over_threads().laws(study, bar, True) if has_threads(study) else None
     if json_:
-        laws = FAMILY.data(found) if found is not None else header("model")
+        laws = FAMILY.data(family_laws) if family_laws is not None else header("model")
         emit_json({**laws, **({} if threads is None else {"threads": threads.data})})
     else:
-        told = [] if found is None else [render(found)]
-        out("\n\n".join([*told, *([] if threads is None else [threads.text])]))
+        texts = [] if family_laws is None else [render(family_laws)]
+        out("\n\n".join([*texts, *([] if threads is None else [threads.text])]))
     at, words = largest_values(study)
     say(f"next: {Commands(study).predict(count_to_predict(at), *words)}")
-    reasons = [] if found is None else doubts(found, another_value(study))
+    reasons = [] if family_laws is None else doubts(family_laws, another_value(study))
     return say_reasons([*reasons, *(() if threads is None else threads.reasons)], "model")

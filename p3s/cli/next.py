@@ -31,20 +31,20 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
         model = model_of(study)
         by_work, by_count = measured_range(load_compute(study.root))
         far = propose(model, wanted_n or default_target(model), by_work, by_count)
-    wanted, traces = model.next, traces_of(study)
-    counts = [each.n for each in wanted]
-    words = commands.tracing(traces, model, counts) if wanted else []
-    again = sorted(set(commands.units(traces, model, counts)[0]) - set(counts)) if wanted else []
+    proposed, traces = model.next, traces_of(study)
+    counts = [each.n for each in proposed]
+    words = commands.tracing(traces, model, counts) if proposed else []
+    again = sorted(set(commands.units(traces, model, counts)[0]) - set(counts)) if proposed else []
     shows = far["phases"] and not far["unmatched"]
     far["command"] = commands.build_smaller_run(traces, far["counts"]) if shows else []
-    far["arguments"], there = arguments(traces), elsewhere(traces)
+    far["arguments"], directory = arguments(traces), elsewhere(traces)
     if json_:
         emit(
             "next",
             study=str(study.root),
-            counts=[{**to_data(each), "why": each.why} for each in wanted],
+            counts=[{**to_data(each), "why": each.why} for each in proposed],
             command=words,
-            directory=None if there is None else str(there),
+            directory=None if directory is None else str(directory),
             far=far,
         )
         return 0
@@ -61,6 +61,6 @@ def next_(study_dir: Path, target: str, json_: bool) -> int:
     if wanted_n or far["phases"] or far["above"]:  # that none is needed is said when asked
         line = render_from_here(traces, [*far["command"], ARGUMENTS]) if far["command"] else ""
         out("\n" + render_far(far, str(model.work_unit), line))
-    if wanted or far["command"]:
+    if proposed or far["command"]:
         say(f"then: p3s model {quote_word(study.root)}")
     return 0

@@ -35,26 +35,26 @@ def phases(
     from p3s.signature.phase_file import PHASES
     from p3s.signature.times import load_times
 
-    wanted = parse_counts(counts) if counts is not None else None
+    selected = parse_counts(counts) if counts is not None else None
     study = load_study(study_dir)
     with progress(len(study.counts())) as bar:
-        found = ensure_phases(study, bar)
-    if wanted is not None:
-        found = found.only(wanted, study.root)
-    times = [load_times(study.root, n) for n in found.counts]
-    counted = [row for each in times if each for row in counted_in(found, each)]
-    places, notes = resolve_sites(traces_of(study), found.sites, modules)
+        phases_found = ensure_phases(study, bar)
+    if selected is not None:
+        phases_found = phases_found.only(selected, study.root)
+    times = [load_times(study.root, n) for n in phases_found.counts]
+    counted = [row for each in times if each for row in counted_in(phases_found, each)]
+    places, notes = resolve_sites(traces_of(study), phases_found.sites, modules)
     if json_:
         emit_json(
             {
-                **PHASES.data(found),
+                **PHASES.data(phases_found),
                 "counters": to_data(counted),
                 "places": {name: _as_json(places[name]) for name in sorted(places)},
                 "notes": notes,
             }
         )
     else:
-        out(render(found, places, counted, everything=everything, only_tree=tree))
+        out(render(phases_found, places, counted, everything=everything, only_tree=tree))
     for note in notes:
         say(f"note: {note}")
     return 0

@@ -77,7 +77,7 @@ def predict(
         what_if=what_ifs_of(what_if),
     )
     trace = TraceRequest(study_dir, tuple(words), usual, repeats, timeout, stdin=take_input)
-    asked = then.PredictOptions(
+    options = then.PredictOptions(
         trace, first, dims, io, param, weak, threads, node, placement, verbose, at_least
     )
-    return then.predict(study_dir, arguments, asked, json_)
+    return then.predict(study_dir, arguments, options, json_)

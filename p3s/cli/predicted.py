@@ -38,7 +38,7 @@ class PredictOptions:
     at_least: str
 
 
-def predict(root: Path, arguments: PredictArguments, asked: PredictOptions, json_: bool) -> int:
+def predict(root: Path, arguments: PredictArguments, options: PredictOptions, json_: bool) -> int:
     """Predict what is asked for; return the exit code."""
     from p3s.cli import several
     from p3s.pipeline.parameters import at_value, needs_threads
@@ -53,41 +53,43 @@ def predict(root: Path, arguments: PredictArguments, asked: PredictOptions, json
     from p3s.pipeline.records import has_parameters, parse_dims
     from p3s.pipeline.tracing.study import missing_counts
 
-    wanted, words = list(arguments.counts), asked.trace.command
-    if asked.placement is not None:
-        request = with_placement(arguments.request, asked.placement, wanted)
+    counts, words = list(arguments.counts), options.trace.command
+    if options.placement is not None:
+        request = with_placement(arguments.request, options.placement, counts)
         arguments = replace(arguments, request=request)
-    with_parameters = bool(asked.param or asked.weak or has_parameters(root))
+    with_parameters = bool(options.param or options.weak or has_parameters(root))
     if with_parameters and words:
         raise UsageError(f"{root}: has parameters; trace first, with p3s characterize --param")
-    over_threads = asked.threads or (with_parameters and needs_threads(root, asked.param))
+    over_threads = options.threads or (with_parameters and needs_threads(root, options.param))
     if arguments.what_if.asked and over_threads:
         raise UsageError(
             f"--what-if: {root} has several numbers of threads; name one of them, as in "
             "--param threads=2"
         )
     if not words:
-        check_there(root, wanted)
-    arguments = replace(arguments, files=file_system(asked.io))
+        check_there(root, counts)
+    arguments = replace(arguments, files=file_system(options.io))
     if words:
-        trace = replace(asked.trace, extents=parse_dims(asked.dims, words))
-        asked = replace(asked, trace=missing_counts(trace, asked.counts, Progress()))
-    check_request(root, wanted, arguments.request, arguments.machine, arguments.base)
+        trace = replace(options.trace, extents=parse_dims(options.dims, words))
+        options = replace(options, trace=missing_counts(trace, options.counts, Progress()))
+    check_request(root, counts, arguments.request, arguments.machine, arguments.base)
     if words:
-        check_launcher(root, words, asked.trace.chosen or ())
-    if asked.weak:
-        return several.weak(root, arguments, asked.weak, asked.param, json_)
+        check_launcher(root, words, options.trace.chosen or ())
+    if options.weak:
+        return several.weak(root, arguments, options.weak, options.param, json_)
     if over_threads:
-        return several.over_threads(root, arguments, asked.threads, asked.node, asked.param, json_)
+        return several.over_threads(
+            root, arguments, options.threads, options.node, options.param, json_
+        )
     if with_parameters:
         with progress(2) as bar:
-            root = at_value(root, asked.param, bar)
+            root = at_value(root, options.param, bar)
     if not words:
         check_study(root)
-    return _plain(root, arguments, asked, json_)
+    return _plain(root, arguments, options, json_)
 
 
-def _plain(root: Path, arguments: PredictArguments, asked: PredictOptions, json_: bool) -> int:
+def _plain(root: Path, arguments: PredictArguments, options: PredictOptions, json_: bool) -> int:
     """Trace what is missing, predict one study, and say so."""
     from p3s.pipeline.predicting import ensure_prediction
     from p3s.pipeline.records import keep_parsed, load_study, model_record, read_or_none
@@ -98,12 +100,14 @@ def _plain(root: Path, arguments: PredictArguments, asked: PredictOptions, json_
     from p3s.report.terminal import render
 
     with progress(2 * len(arguments.counts)) as bar:
-        partial = bool(asked.trace.command) and trace_missing(asked.trace, bar)
+        partial = bool(options.trace.command) and trace_missing(options.trace, bar)
         study = load_study(root)
-        if asked.dims and not asked.trace.command:
-            keep_parsed(study, asked.dims)
+        if options.dims and not options.trace.command:
+            keep_parsed(study, options.dims)
         study, result = ensure_prediction(study, arguments, bar)
-    answer = answer_demand(asked.at_least, result, arguments.counts[-1]) if asked.at_least else None
+    answer = (
+        answer_demand(options.at_least, result, arguments.counts[-1]) if options.at_least else None
+    )
     if json_:
         emit_json(PREDICTION.data(result) | ({"answer": asdict(answer)} if answer else {}))
     else:
@@ -114,11 +118,11 @@ def _plain(root: Path, arguments: PredictArguments, asked: PredictOptions, json_
         changes = bool(arguments.what_if.asked or arguments.what_if.table)
         out(
             render(
-                result, places, explain=explain, more=more, changes=changes, verbose=asked.verbose
+                result, places, explain=explain, more=more, changes=changes, verbose=options.verbose
             )
         )
     say(f"next: p3s report {quote_word(study.root)}")
-    code = say_reasons(result.reasons, told=not json_)
+    code = say_reasons(result.reasons, printed=not json_)
     if answer:
         say(answer.text)
         code = 3 * (answer.said == "cannot tell")

@@ -38,7 +38,7 @@ def replay(
     from p3s.replay.plan.show import plan_json, plan_text
     from p3s.report.replayed import replays_text
 
-    wanted = parse_counts(counts)
+    counts_asked = parse_counts(counts)
     settings = settings_of(
         hosts,
         cores_per_node,
@@ -57,31 +57,31 @@ def replay(
         timeout_s=seconds_of(timeout, "--timeout") if timeout else None,
     )
     study = load_study(study_dir)
-    plans, done = [], {}
-    with progress(len(wanted) * 2) as bar:
+    plans, results = [], {}
+    with progress(len(counts_asked) * 2) as bar:
         ensure_model(study, bar)
         ensure_compute(study, bar)
-        for n in wanted:
+        for n in counts_asked:
             ensure_scaled(study, n, bar)
             if plan:
                 machine = study.root / "machine.json"
                 plans.append(prepare(study.scaled_dir(n), settings, machine=machine).plan)
             else:
-                done[n] = run_replay(study, n, settings, bar)
+                results[n] = run_replay(study, n, settings, bar)
     if plan and json_:
         emit("replay_plans", counts=list(map(plan_json, plans)))
     elif plan:
         out("\n\n".join(map(plan_text, plans)))
     elif json_:
-        emit("replays", counts=list(done.values()))
+        emit("replays", counts=list(results.values()))
     else:
-        out(replays_text(done))
-    for n, result in done.items():
+        out(replays_text(results))
+    for n, result in results.items():
         if not result.get("representative", False):
             say(f"n={n}: not representative: {result.get('why_not_representative') or 'unknown'}")
         if missing := result.get("unmeasured"):
             classes = plural(len(missing), "class", "classes")
             say(f"n={n}: {classes} of events could not be measured")
     if not plan:
-        say(f"next: p3s predict {quote_word(study.root)} -n {','.join(map(str, wanted))}")
-    return 3 if any(result.get("unmeasured") for result in done.values()) else 0
+        say(f"next: p3s predict {quote_word(study.root)} -n {','.join(map(str, counts_asked))}")
+    return 3 if any(result.get("unmeasured") for result in results.values()) else 0

@@ -64,10 +64,10 @@ def report(
         places = phase_places(content.model, content.places)
         explain = f"p3s explain {quote_word(study_dir)}"
         changes = any(each.asked for each in prediction.content.what_if)
-        shown = render(
+        text = render(
             prediction.content, places, explain=explain, more="on the page", changes=changes
         )
-        out(shown)
+        out(text)
         for part in parts:
             for line in part.lines:
                 out(line)
@@ -75,7 +75,7 @@ def report(
         out(f"report: {page}")
         for path in (study.speedup_png_path, *picture):
             out(f"picture: {path}")
-    if code := say_reasons(prediction.reasons, told=not json_):
+    if code := say_reasons(prediction.reasons, printed=not json_):
         return code
     if n := count_to_validate(study, prediction.counts):
         say(f"next: {Commands(study).validate(n)}")
@@ -104,7 +104,7 @@ def pictures_of(
         raise UsageError(f"{len(plots)} times --plot, but {len(paths)} times --picture")
     for path in paths:
         format_of(path)
-    given = plots or ["speedup"]
-    given = given + given[-1:] * (len(paths) - len(given))
+    plots_given = plots or ["speedup"]
+    plots_given = plots_given + plots_given[-1:] * (len(paths) - len(plots_given))
     inches = size_of(size) if size else SIZE
-    return [(path, name, inches) for path, name in zip(paths, given, strict=True)]
+    return [(path, name, inches) for path, name in zip(paths, plots_given, strict=True)]

@@ -28,14 +28,14 @@ class Rule:
     needs: tuple[str, ...] = ()
     cure: str = ""
 
-    def broken(self, given: Collection[str]) -> str:
+    def broken(self, options: Collection[str]) -> str:
         """Return what is wrong with the options that are given, "" where nothing is."""
-        if self.option not in given:
+        if self.option not in options:
             return ""
         cure = f"; {self.cure}" if self.cure else ""
-        if others := [name for name in self.excludes if name in given]:
+        if others := [name for name in self.excludes if name in options]:
             return f"{self.option}: not with {', '.join(others)}{cure}"
-        if self.needs and not any(name in given for name in self.needs):
+        if self.needs and not any(name in options for name in self.needs):
             return f"{self.option}: only with {' or '.join(self.needs)}{cure}"
         return ""
 
@@ -51,22 +51,22 @@ def rules_of(command: str) -> list[Rule]:
     ]
 
 
-def check(command: str, given: Collection[str]) -> None:
+def check(command: str, options: Collection[str]) -> None:
     """Raise UsageError for the first rule that the options of a command break.
 
-    given: all names of those that are on the command line, and LAUNCHER.
+    options: all names of those that are on the command line, and LAUNCHER.
     """
     for rule in rules_of(command):
-        if wrong := rule.broken(given):
+        if wrong := rule.broken(options):
             raise UsageError(wrong)
 
 
 def remarks(command: str, names: Collection[str]) -> str:
     """Return what rules say of an option, for its help: "not with --weak; only with --far"."""
     rules = rules_of(command)
-    own = [rule for rule in rules if rule.option in names]
-    excluded = [name for rule in own for name in rule.excludes]
+    own_rules = [rule for rule in rules if rule.option in names]
+    excluded = [name for rule in own_rules for name in rule.excludes]
     excluded += [rule.option for rule in rules if any(name in names for name in rule.excludes)]
-    needed = [" or ".join(rule.needs) for rule in own if rule.needs]
+    needed = [" or ".join(rule.needs) for rule in own_rules if rule.needs]
     parts = [f"not with {', '.join(dict.fromkeys(excluded))}"] if excluded else []
     return "; ".join([*parts, *(f"only with {each}" for each in needed)])

@@ -28,35 +28,35 @@ def scale(study_dir: Path, counts: str, ranks: str | None, json_: bool) -> int:
     )
     from p3s.predict.doubts import of_structure
 
-    wanted = parse_counts(counts)
-    some = parse_ranks(ranks) if ranks is not None else None
+    counts_asked = parse_counts(counts)
+    chosen_ranks = parse_ranks(ranks) if ranks is not None else None
     doubts: list[Reason] = []
     study = load_study(study_dir)
     check_study(study_dir)
-    done = []
-    with progress(len(wanted)) as bar:
+    written = []
+    with progress(len(counts_asked)) as bar:
         ensure_model(study, bar)
         ensure_compute(study, bar)
-        for n, why in doubt_counts(study, wanted).items():
+        for n, why in doubt_counts(study, counts_asked).items():
             say(f"n={n}: {why}")
-        if some is None:
-            check_scaled_room(study, wanted)
-        for n in wanted:
+        if chosen_ranks is None:
+            check_scaled_room(study, counts_asked)
+        for n in counts_asked:
             bar.start(f"n={n}: scaling")
-            head, where = trace_of(study, n, some)
+            head, where = trace_of(study, n, chosen_ranks)
             bar.done(f"n={n}: {where}")
-            done.append((n, head, where))
+            written.append((n, head, where))
             doubts += of_structure(head, Commands(study))
     if json_:
-        emit("scale", counts=[{**head, "n": n, "path": str(where)} for n, head, where in done])
+        emit("scale", counts=[{**head, "n": n, "path": str(where)} for n, head, where in written])
     else:
         rows = [
             [str(n), "x".join(map(str, head["grid"])) or "-", str(len(head["phases"])), str(where)]
-            for n, head, where in done
+            for n, head, where in written
         ]
         out(table(rows, ["processes", "grid", "phases", "scaled trace"], left=1))
-    if some is None:
-        say(f"next: p3s replay {quote_word(study.root)} -n {','.join(map(str, wanted))}")
+    if chosen_ranks is None:
+        say(f"next: p3s replay {quote_word(study.root)} -n {','.join(map(str, counts_asked))}")
     for reason in doubts:
         if not reason.untrustworthy:
             say(f"caution ({reason.code}): {reason.sentence}")

@@ -24,9 +24,9 @@ def serve(page: bytes, port: int) -> None:
     server, path = server_of(page, port)
     with server:
         port = server.server_port
-        here = f"{visible(getpass.getuser())}@{visible(socket.gethostname())}"
+        address = f"{visible(getpass.getuser())}@{visible(socket.gethostname())}"
         out(f"open http://localhost:{port}{path}")
-        tunnel = f"ssh -L {port}:localhost:{port} {here}"
+        tunnel = f"ssh -L {port}:localhost:{port} {address}"
         out(f"from elsewhere: {tunnel}, then the same address\nCtrl-C ends it")
         server.serve_forever()
 

@@ -26,8 +26,10 @@ def weak(
 
     study = with_parameters(root)
     with progress(2 * len(arguments.counts) + 2) as bar:
-        found, path = predicted_weak(study, arguments, law, params, bar)
-    return _written(WEAK.data(found) if json_ else render_weak(found), path, found.reasons)
+        prediction, path = predicted_weak(study, arguments, law, params, bar)
+    return _print_written(
+        WEAK.data(prediction) if json_ else render_weak(prediction), path, prediction.reasons
+    )
 
 
 def over_threads(
@@ -50,13 +52,13 @@ def over_threads(
     node = read_node(named) if named else None
     threads = parse_threads(counts) if counts else ()
     with progress(2 * max(len(threads), 1) * len(arguments.counts)) as bar:
-        study, found = surface_of(root, arguments, threads, params, node, bar)
-    result = SURFACE.data(found) if json_ else render(found)
-    advise = f"p3s advise {quote_word(root)} --cores {max(cell.cores for cell in found.cells)}"
-    return _written(result, write(study.root, found), found.reasons, advise)
+        study, surface = surface_of(root, arguments, threads, params, node, bar)
+    result = SURFACE.data(surface) if json_ else render(surface)
+    advise = f"p3s advise {quote_word(root)} --cores {max(cell.cores for cell in surface.cells)}"
+    return _print_written(result, write(study.root, surface), surface.reasons, advise)
 
 
-def _written(
+def _print_written(
     result: str | dict[str, Any], path: Path, reasons: Sequence[Reason], next_command: str = ""
 ) -> int:
     """Print a result that was written, as text or JSON; return the exit code."""
@@ -65,4 +67,4 @@ def _written(
     say(f"written: {quote_word(path)}")
     if next_command:
         say(f"next: {next_command}")
-    return say_reasons(reasons, told=is_text)
+    return say_reasons(reasons, printed=is_text)

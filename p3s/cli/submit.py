@@ -56,7 +56,7 @@ def submit(
         options=tuple(option or ()),
     )
     if traced:
-        asked = batch_jobs.Traces(
+        traces = batch_jobs.Traces(
             root=study_dir.absolute(),
             words=tuple(words),
             counts=counts,
@@ -71,10 +71,10 @@ def submit(
             predict=tuple(parse_counts(predict, "--predict")) if predict else (),
             folder=(output or study_dir.with_name(f"{study_dir.absolute().name}-jobs")).absolute(),
         )
-        made = batch_jobs.traces(batch, asked, write=not dry_run)
+        scripts = batch_jobs.traces(batch, traces, write=not dry_run)
     else:
         then.more_options("replay", [shlex.join(words)])
-        made = batch_jobs.replay(
+        scripts = batch_jobs.replay(
             batch,
             study_dir,
             parse_counts(counts),
@@ -85,4 +85,4 @@ def submit(
             words,
             output,
         )
-    return then.hand_in(batch, made, dry_run=dry_run, submit=submit_, json_=json_)
+    return then.hand_in(batch, scripts, dry_run=dry_run, submit=submit_, json_=json_)

@@ -30,8 +30,8 @@ def more_options(command: str, texts: Sequence[str]) -> list[str]:
     Raises UsageError for one that p3s submit writes itself, or that the command does not have.
     """
     parameters = load_command(command).params
-    known = {name for each in parameters for name in (*each.opts, *each.secondary_opts)}
-    found: list[str] = []
+    options_known = {name for each in parameters for name in (*each.opts, *each.secondary_opts)}
+    words_given: list[str] = []
     for text in texts:
         words = list(words_of(text, _OPTION[command]))
         first = words[:1] or [""] if command == "characterize" else words
@@ -41,19 +41,19 @@ def more_options(command: str, texts: Sequence[str]) -> list[str]:
                     f"{_OPTION[command]} {text}: p3s submit writes {name} itself, or it is of no "
                     "use in a job; leave it out, or give it before --"
                 )
-            if command == "characterize" and name not in known:
+            if command == "characterize" and name not in options_known:
                 raise UsageError(f"--trace {text}: {name or 'it'} is no option of p3s {command}")
-        found += words
-    return found
+        words_given += words
+    return words_given
 
 
-def hand_in(batch: Batch, made: JobScripts, *, dry_run: bool, submit: bool, json_: bool) -> int:
+def hand_in(batch: Batch, jobs: JobScripts, *, dry_run: bool, submit: bool, json_: bool) -> int:
     """Print, write or hand over scripts; return the exit code."""
     from p3s.pipeline.jobs import hand_over, write_scripts
 
-    scripts = [*made.scripts, *([made.last] if made.last else [])]
-    start = "" if dry_run else write_scripts(batch, made, scripts)
-    numbers = hand_over(batch, made, scripts) if submit else []
+    scripts = [*jobs.scripts, *([jobs.last] if jobs.last else [])]
+    start = "" if dry_run else write_scripts(batch, jobs, scripts)
+    numbers = hand_over(batch, jobs, scripts) if submit else []
     if json_:
         _emit(scripts, numbers or [None] * len(scripts), written=not dry_run)
     elif dry_run and len(scripts) == 1:
@@ -66,8 +66,8 @@ def hand_in(batch: Batch, made: JobScripts, *, dry_run: bool, submit: bool, json
     else:
         out("\n".join(str(each.path) for each in scripts))
     if numbers:
-        those = "they have" if len(numbers) > 1 else "it has"
-        say(f"next, when {those} ended: {made.then}")
+        subject = "they have" if len(numbers) > 1 else "it has"
+        say(f"next, when {subject} ended: {jobs.then}")
     elif start:
         say(f"next: {start}")
     return 0

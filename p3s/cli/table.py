@@ -59,17 +59,17 @@ def parameter(command: str, name: str, kind: Any) -> Any:
     kind: its type; without a default a text, a list or a flag is empty, anything else None. What
     the command's file does not have is one that several commands share.
     """
-    own = entries(command).get("parameters", {})
-    told = dict(own[name] if name in own else entries("shared")[name])
-    if (text := told.pop("help")).find(_ESTIMATORS) >= 0:
+    entries_of_command = entries(command).get("parameters", {})
+    row = dict(entries_of_command[name] if name in entries_of_command else entries("shared")[name])
+    if (text := row.pop("help")).find(_ESTIMATORS) >= 0:
         from p3s.predict.estimated import ESTIMATORS
 
         text = text.replace(_ESTIMATORS, ", ".join(("auto", *ESTIMATORS)))
-    if "argument" in told:
-        return argument(told["argument"], text, None if told.get("optional") else ...)
+    if "argument" in row:
+        return argument(row["argument"], text, None if row.get("optional") else ...)
     empty = {str: "", bool: False}.get(kind, [] if str(kind).startswith("list") else None)
-    default = ... if told.pop("required", False) else told.pop("default", empty)
-    return option(default, told.pop("option"), text, **told)
+    default = ... if row.pop("required", False) else row.pop("default", empty)
+    return option(default, row.pop("option"), text, **row)
 
 
 def make_shared(name: str, kind: Any = str) -> Any:

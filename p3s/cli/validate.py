@@ -54,15 +54,15 @@ def validate(
     extents = parse_dims(dims, words)
     check_dims(known_of(study), extents, [])
     keep_dims(outermost(study), extents)
-    there = None if launcher_words(ctx) else elsewhere(traces_of(study))
+    directory = None if launcher_words(ctx) else elsewhere(traces_of(study))
     if run and not launcher_words(ctx):
         derived = bool(study.manifest().get("derived"))
         if not (derived or study.counts() or study.gone_counts()):
             raise P3SError(too_few(study, []))
-        settle(study.root, words, there or Path.cwd(), trust)
+        settle(study.root, words, directory or Path.cwd(), trust)
     launch = Launch(tuple(words), timeout, known_of(study).extents, force=force)
     with progress(2) as bar:
-        result = compare_with_run(study, n, launch if run else None, there, bar)
+        result = compare_with_run(study, n, launch if run else None, directory, bar)
     if json_:
         emit_json(result.to_json())
     else:

@@ -48,11 +48,11 @@ def parse_counts(text: str, option: str = "-n") -> list[int]:
     return sorted(counts)
 
 
-def one_count(text: str, what: str) -> int:
-    """Return the only count of -n, 0 where none is given; ``what``: how many are wanted."""
+def one_count(text: str, expected: str) -> int:
+    """Return the only count of -n, 0 where none is given; ``expected``: how many are wanted."""
     counts = parse_counts(text) if text else [0]
     if len(counts) > 1:
-        raise UsageError(f"-n {text}: {what}")
+        raise UsageError(f"-n {text}: {expected}")
     return counts[0]
 
 
@@ -88,10 +88,10 @@ def parse_ranks(text: str, option: str = "--ranks") -> list[int]:
 
 def parse_threads(text: str) -> list[int]:
     """Return numbers of threads, ascending; raises UsageError for anything else."""
-    found = {whole(word, 10**9) for word in text.split(",")}
-    if None in found:
+    numbers = {whole(word, 10**9) for word in text.split(",")}
+    if None in numbers:
         raise UsageError(f"--threads {text}: give numbers of threads, for example --threads 1,2,4")
-    return sorted(number for number in found if number)
+    return sorted(number for number in numbers if number)
 
 
 def parse_share(text: str, option: str, most: float = math.inf) -> float:
@@ -120,8 +120,8 @@ def parse_enough(width: str, confidence: str, turns: str) -> Enough:
 
 def seconds_of(text: str, option: str) -> float:
     """Return a time like 30s, 10m or 1h in seconds."""
-    found = _TIME.fullmatch(text.strip())
-    value = float(found[1]) * _SECONDS[found[2] or "s"] if found else 0.0
+    match = _TIME.fullmatch(text.strip())
+    value = float(match[1]) * _SECONDS[match[2] or "s"] if match else 0.0
     if not 0.0 < value <= _LONGEST_S:
         raise UsageError(f"{option} {text}: give a time, for example 30s, 10m or 1h")
     return value
@@ -149,9 +149,11 @@ def settings_of(hosts: str, cores: int, budget: str, launcher: str, **more: Any)
     """Return ReplaySettings from the options of a command."""
     from p3s.replay.settings import MAPPINGS, NOISES, PAGES, ReplaySettings
 
-    for name, known in (("mapping", MAPPINGS), ("pages", PAGES), ("noise", NOISES)):
-        if (value := more.get(name)) is not None and value not in known:
-            raise UsageError(f"--{name} {value}: there are {', '.join(known[:-1])} and {known[-1]}")
+    for name, choices in (("mapping", MAPPINGS), ("pages", PAGES), ("noise", NOISES)):
+        if (value := more.get(name)) is not None and value not in choices:
+            raise UsageError(
+                f"--{name} {value}: there are {', '.join(choices[:-1])} and {choices[-1]}"
+            )
     return ReplaySettings(
         hosts=hosts_of(hosts),
         cores_per_node=cores or None,

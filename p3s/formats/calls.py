@@ -89,7 +89,7 @@ def _program(
     return RankProgram(rank, **columns, names=names, done_start=done_start, done=requests)
 
 
-def pairs_of(done_start: Ints, done: Ints, op: Ints, number: Ints) -> Pairs:
+def pairs_of(done_start: Ints, requests: Ints, op: Ints, number: Ints) -> Pairs:
     """Return which events complete which requests.
 
     MPI_Waitany and MPI_Waitsome list all requests that they may complete, ``number`` says how many
@@ -97,20 +97,20 @@ def pairs_of(done_start: Ints, done: Ints, op: Ints, number: Ints) -> Pairs:
     """
     counts = np.diff(done_start)
     waiting = np.repeat(np.arange(len(op)), counts)
-    some = np.isin(op, (int(Op.WAITANY), int(Op.WAITSOME)))
-    if not some.any():
-        return waiting, done
-    taken: set[int] = set()
-    kept = np.ones(len(done), dtype=bool)
+    completes_some = np.isin(op, (int(Op.WAITANY), int(Op.WAITSOME)))
+    if not completes_some.any():
+        return waiting, requests
+    completed: set[int] = set()
+    is_kept = np.ones(len(requests), dtype=bool)
     for event in np.flatnonzero(counts).tolist():
         a, b = int(done_start[event]), int(done_start[event + 1])
-        free = [k for k in range(a, b) if int(done[k]) not in taken]
-        if some[event]:
-            free = sorted(free, key=lambda k: int(done[k]))[: int(number[event])]
+        free = [k for k in range(a, b) if int(requests[k]) not in completed]
+        if completes_some[event]:
+            free = sorted(free, key=lambda k: int(requests[k]))[: int(number[event])]
         chosen = set(free)
-        kept[a:b] = [k in chosen for k in range(a, b)]
-        taken.update(int(done[k]) for k in free)
-    return waiting[kept], done[kept]
+        is_kept[a:b] = [k in chosen for k in range(a, b)]
+        completed.update(int(requests[k]) for k in free)
+    return waiting[is_kept], requests[is_kept]
 
 
 def programs_of_steps(steps: Steps) -> Iterator[RankProgram]:
@@ -155,14 +155,14 @@ def programs_of_steps(steps: Steps) -> Iterator[RankProgram]:
             for name, column in columns.items()
         }
         halves = np.flatnonzero(both[mine])
-        here, receive, wait = halves + mine.start, begin[halves] + 1, begin[halves] + 2
-        columns["op"][receive] = np.where(second[here], int(Op.RECV), int(Op.REST))
-        columns["peer"][receive] = steps.peer2[here]
-        columns["tag"][receive] = tag2[here]
-        columns["bytes"][receive] = steps.bytes2[here]
+        positions, receive, wait = halves + mine.start, begin[halves] + 1, begin[halves] + 2
+        columns["op"][receive] = np.where(second[positions], int(Op.RECV), int(Op.REST))
+        columns["peer"][receive] = steps.peer2[positions]
+        columns["tag"][receive] = tag2[positions]
+        columns["bytes"][receive] = steps.bytes2[positions]
         columns["work_ns"][receive] = 0.0
-        for name, nothing in _NOTHING.items():
-            columns[name][wait] = int(Op.WAIT) if name == "op" else nothing
+        for name, default in _NOTHING.items():
+            columns[name][wait] = int(Op.WAIT) if name == "op" else default
         pairs = (
             np.concatenate((begin[waiting], wait)),
             np.concatenate((begin[requests], begin[halves])),
@@ -172,5 +172,5 @@ def programs_of_steps(steps: Steps) -> Iterator[RankProgram]:
 
 def members_are_world(members: Mapping[int, Ints], comm: int, n: int) -> bool:
     """Tell whether a communicator has all ranks in their order."""
-    found = members.get(comm)
-    return found is not None and len(found) == n and bool((found == np.arange(n)).all())
+    ranks = members.get(comm)
+    return ranks is not None and len(ranks) == n and bool((ranks == np.arange(n)).all())

@@ -80,14 +80,16 @@ def export(
     writer = WRITERS[to]
     study = load_study(study_dir)
     n = _count(count, writer)
-    some = tuple(parse_ranks(ranks)) if ranks is not None else None
-    if some is not None and not writer.of_ranks:
+    chosen_ranks = tuple(parse_ranks(ranks)) if ranks is not None else None
+    if chosen_ranks is not None and not writer.of_ranks:
         raise UsageError(f"--ranks {ranks}: only for {' and '.join(_OF_RANKS)}")
-    if some is not None and some[-1] >= n:
+    if chosen_ranks is not None and chosen_ranks[-1] >= n:
         raise UsageError(f"--ranks {ranks}: there are {n} ranks")
     if simulated and writer.content != "run":
         raise UsageError(f"--simulated: only for {', '.join(_RUNS)}")
-    options = Options(_turns(turns), messages, collectives, cores or None, machine, some, simulated)
+    options = Options(
+        _turns(turns), messages, collectives, cores or None, machine, chosen_ranks, simulated
+    )
     name = f"np{n:06d}" if n else "points"
     suffix = "" if writer.splits and options.turns is not None else writer.suffix
     goal = target or study.root / "export" / (name + suffix)
@@ -100,16 +102,16 @@ def export(
                 ensure_compute(study, bar)
             ensure_scaled(study, n, bar)
         bar.start(f"writing {goal}")
-        done = written(open_traces(study_dir), writer, n, goal, options, bar.start)
+        result = written(open_traces(study_dir), writer, n, goal, options, bar.start)
     if json_:
-        emit_json(done.to_json())
+        emit_json(result.to_json())
     else:
-        out(str(done.path))
-    for line in done.lines():
+        out(str(result.path))
+    for line in result.lines():
         say(line)
-    if done.command:
-        say(f"next: {done.command}")
-    return 3 if done.partial else 0
+    if result.command:
+        say(f"next: {result.command}")
+    return 3 if result.partial else 0
 
 
 def _count(text: str, writer: Writer) -> int:

@@ -37,10 +37,10 @@ _INDEX, _DATA = b"CUBEX.INDEX", b"CUBEX.DATA"
 _LITTLE_ENDIAN, _VERSION, _SPARSE = 1, 0, 1
 
 
-def to_cube(run: Run, done: ExportResult) -> None:
+def to_cube(run: Run, result: ExportResult) -> None:
     """Write the profile of a run as a .cubex file."""
-    write_bytes(done.path, cubex(run, profile_of(run, done)))
-    done.command = f"cube {quote_word(done.path)}"
+    write_bytes(result.path, cubex(run, profile_of(run, result)))
+    result.command = f"cube {quote_word(result.path)}"
 
 
 def cubex(run: Run, profile: Profile) -> bytes:
@@ -50,11 +50,11 @@ def cubex(run: Run, profile: Profile) -> bytes:
     columns = (profile.visits, profile.time_s, profile.sent, profile.received)
     files = {"anchor.xml": _anchor(run, profile, order)}
     for number, ((_, _, dtype, _, _), values) in enumerate(zip(METRICS, columns, strict=True)):
-        told = (np.rint(values) if dtype == "UINT64" else values)[:, locations]
-        used = [i for i, node in enumerate(order) if told[node].any()] or [0]
+        located = (np.rint(values) if dtype == "UINT64" else values)[:, locations]
+        used = [i for i, node in enumerate(order) if located[node].any()] or [0]
         index = struct.pack("<iHBi", _LITTLE_ENDIAN, _VERSION, _SPARSE, len(used))
         files[f"{number}.index"] = _INDEX + index + np.array(used, dtype="<i4").tobytes()
-        rows = told[[order[i] for i in used]]
+        rows = located[[order[i] for i in used]]
         files[f"{number}.data"] = _DATA + _pack_rows(rows, dtype)
     return _tar(files)
 
@@ -78,12 +78,12 @@ def _depth_first(nodes: Sequence[Node]) -> list[int]:
     below: dict[int, list[int]] = {}
     for number, node in enumerate(nodes):
         below.setdefault(node.parent, []).append(number)
-    found: list[int] = []
+    ordered: list[int] = []
     todo = below[-1][::-1]
     while todo:
-        found.append(todo.pop())
-        todo += below.get(found[-1], [])[::-1]
-    return found
+        ordered.append(todo.pop())
+        todo += below.get(ordered[-1], [])[::-1]
+    return ordered
 
 
 def _anchor(run: Run, profile: Profile, order: Sequence[int]) -> bytes:
@@ -94,10 +94,10 @@ def _anchor(run: Run, profile: Profile, order: Sequence[int]) -> bytes:
     for key, value in (("Creator", f"P3S {__version__}"), ("P3S run", kind)):
         xml.line(f'<attr key="{key}" value={_quote_attribute(value)}/>')
     xml.line("<metrics>")
-    for number, (name, shown, dtype, unit, what) in enumerate(METRICS):
+    for number, (name, title, dtype, unit, description) in enumerate(METRICS):
         xml.line(f'<metric id="{number}" type="EXCLUSIVE">')
-        xml.tags(disp_name=shown, uniq_name=name, dtype=dtype, uom=unit, val="", url="")
-        xml.tags(descr=what)
+        xml.tags(disp_name=title, uniq_name=name, dtype=dtype, uom=unit, val="", url="")
+        xml.tags(descr=description)
         xml.line("</metric>")
     xml.line("</metrics>")
     _program(xml, profile.nodes, order)

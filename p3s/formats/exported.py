@@ -170,8 +170,8 @@ class ExportResult:
                 for (call, why), events in sorted(self.left_out.items())
             ],
             "changed": [
-                {"what": what, "events": events or None}
-                for what, events in sorted(self.changed.items())
+                {"what": change, "events": events or None}
+                for change, events in sorted(self.changed.items())
             ],
             "notes": self.notes,
             "sections": self.sections,
@@ -186,8 +186,8 @@ class ExportResult:
                 for (call, why), events in sorted(self.left_out.items(), key=lambda pair: -pair[1])
             ),
             *(
-                f"changed: {what}" + (f" ({events:,.0f})" if events else "")
-                for what, events in sorted(self.changed.items())
+                f"changed: {change}" + (f" ({events:,.0f})" if events else "")
+                for change, events in sorted(self.changed.items())
             ),
             *self.notes,
         ]
@@ -197,10 +197,10 @@ class ExportResult:
         key = (call, _WHY.get(why, why))
         self.left_out[key] = self.left_out.get(key, 0.0) + events
 
-    def changes(self, what: str, events: float) -> None:
+    def changes(self, change: str, events: float) -> None:
         """Take down what is another way in it."""
         if events:
-            self.changed[what] = self.changed.get(what, 0.0) + events
+            self.changed[change] = self.changed.get(change, 0.0) + events
 
     def takes(
         self, section: Section, k: int | None = None, words: Mapping[str, str] = _WHY
@@ -219,14 +219,14 @@ class ExportResult:
                     "events": len(section.steps),
                 }
             )
-        for left in section.left_out:
-            if left.call not in ("MPI_Init", "MPI_Init_thread", "MPI_Finalize"):
-                self.lacks(left.call, words.get(left.why, left.why), left.events)
+        for entry in section.left_out:
+            if entry.call not in ("MPI_Init", "MPI_Init_thread", "MPI_Finalize"):
+                self.lacks(entry.call, words.get(entry.why, entry.why), entry.events)
 
 
 @contextmanager
-def new_export(done: ExportResult) -> Iterator[Path]:
+def new_export(result: ExportResult) -> Iterator[Path]:
     """Give the directory of an export; at the end export.json is put into it, and it in place."""
-    with new_directory(done.path) as directory:
+    with new_directory(result.path) as directory:
         yield directory
-        write_json(directory / "export.json", done.to_json())
+        write_json(directory / "export.json", result.to_json())

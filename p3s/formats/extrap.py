@@ -29,42 +29,44 @@ _RUN = "run"
 Point = tuple[int, str, str, float]
 
 
-def to_extrap(found: Points, done: ExportResult) -> None:
+def to_extrap(study_points: Points, result: ExportResult) -> None:
     """Write all measured and predicted points of a study into a new directory."""
-    shared = {run.n for run in found.runs if run.shared}
-    alone = {run.n for run in found.runs} - shared
-    files = {"times": [(run.n, _RUN, "time", run.wall_s) for run in found.runs if not run.shared]}
+    shared = {run.n for run in study_points.runs if run.shared}
+    alone = {run.n for run in study_points.runs} - shared
+    files = {
+        "times": [(run.n, _RUN, "time", run.wall_s) for run in study_points.runs if not run.shared]
+    }
     if shared:
         counts = ", ".join(map(str, sorted(shared)))
         text = "processes, where ranks shared cores or waited for one"
-        done.notes.insert(0, f"left out: run times at {counts} {text}")
-    if found.phases is not None:
-        files["times"] += _phase_times(found.phases, alone)
-        files["measured"] = list(_phases(found.phases))
-    if found.predicted is not None:
-        files["predicted"] = list(_yield_points(found.predicted))
+        result.notes.insert(0, f"left out: run times at {counts} {text}")
+    if study_points.phases is not None:
+        files["times"] += _phase_times(study_points.phases, alone)
+        files["measured"] = list(_phases(study_points.phases))
+    if study_points.predicted is not None:
+        files["predicted"] = list(_yield_points(study_points.predicted))
     if not any(files.values()):
-        raise P3SError(f"{found.root}: has no points; run p3s characterize")
+        raise P3SError(f"{study_points.root}: has no points; run p3s characterize")
     first = next(name for name in ("measured", "times", "predicted") if files.get(name))
-    done.command = f"extrap --json {quote_word(done.path / f'{first}.jsonl')}"
-    done.notes += [
+    result.command = f"extrap --json {quote_word(result.path / f'{first}.jsonl')}"
+    result.notes += [
         "points of phases are means over the ranks; left out: their values per rank, "
         "call paths inside of phases, intervals",
         "all points are of strong scaling: Extra-P's default expects weak scaling",
     ]
-    with new_export(done) as directory:
+    with new_export(result) as directory:
         for name, points in files.items():
             if points:
                 text = "".join(lines(points))
                 write_bytes(directory / f"{name}.jsonl", text.encode())
                 write_bytes(directory / f"{name}.txt", "".join(text_lines(points)).encode())
-                done.records += text.count("\n")
+                result.records += text.count("\n")
 
 
 def lines(points: Iterable[Point]) -> Iterator[str]:
     """Yield a line per point, and one of 0 where a metric has no point at a count of others."""
-    counts, found = _by_metric(points)
-    for (path, metric), at in found.items():
+    counts, values_of = _by_metric(points)
+    for (path, metric), at in values_of.items():
         for n in counts:
             for value in at[n]:
                 yield (
@@ -78,9 +80,9 @@ def lines(points: Iterable[Point]) -> Iterator[str]:
 
 def text_lines(points: Iterable[Point]) -> Iterator[str]:
     """Yield the lines of Extra-P's text format: repeats of a point are one line."""
-    counts, found = _by_metric(points)
+    counts, values_of = _by_metric(points)
     yield f"PARAMETER p\nPOINTS {' '.join(f'({n})' for n in counts)}\n"
-    for (path, metric), at in found.items():
+    for (path, metric), at in values_of.items():
         yield f"METRIC {metric}\nREGION {path}\n"
         for n in counts:
             yield f"DATA {' '.join(map(repr, at[n]))}\n"
@@ -90,11 +92,11 @@ def _by_metric(
     points: Iterable[Point],
 ) -> tuple[list[int], dict[tuple[str, str], dict[int, list[float]]]]:
     """Return the counts, and by call path and metric the values at each of them."""
-    found: dict[tuple[str, str], dict[int, list[float]]] = {}
+    values_of: dict[tuple[str, str], dict[int, list[float]]] = {}
     for n, path, metric, value in points:
-        found.setdefault((path, metric), {}).setdefault(n, []).append(float(value))
-    counts = sorted({n for at in found.values() for n in at})
-    return counts, {key: {n: at.get(n, [0.0]) for n in counts} for key, at in found.items()}
+        values_of.setdefault((path, metric), {}).setdefault(n, []).append(float(value))
+    counts = sorted({n for at in values_of.values() for n in at})
+    return counts, {key: {n: at.get(n, [0.0]) for n in counts} for key, at in values_of.items()}
 
 
 def _phase_times(phases: Phases, alone: set[int]) -> Iterator[Point]:

@@ -25,21 +25,21 @@ _BLOCK = 1 << 20
 _GOES_ON = frozenset({int(op) for op in (Op.ISEND, Op.ISSEND, Op.BSEND, Op.IRECV)})
 
 
-def to_goal(scaled: ScaledSource, done: ExportResult) -> None:
+def to_goal(scaled: ScaledSource, result: ExportResult) -> None:
     """Write a GOAL schedule into a new file, or one for each section into a new directory."""
-    target, parts = done.path, programs_of(scaled, _no_call, done)
-    if done.options.turns is None:
+    target, parts = result.path, programs_of(scaled, _no_call, result)
+    if result.options.turns is None:
         with new_file(target) as file:
             for _, programs in parts:
-                write_goal(programs, done, file)
-        done.command = _command(target)
+                write_goal(programs, result, file)
+        result.command = _command(target)
     else:
-        with new_export(done) as directory:
+        with new_export(result) as directory:
             for part, programs in parts:
                 with new_file(directory / f"{part}.goal") as file:
-                    write_goal(programs, done, file)
-            done.command = _command(target / "section-000.goal")
-    done.notes.append("one unit of computation is one ns")
+                    write_goal(programs, result, file)
+            result.command = _command(target / "section-000.goal")
+    result.notes.append("one unit of computation is one ns")
 
 
 def _no_call(call: str, world: bool) -> bool:
@@ -52,15 +52,15 @@ def _command(path: Path) -> str:
     return f"txt2bin -i {text} -o {binary} && LogGOPSim -f {binary}"
 
 
-def write_goal(programs: Iterable[RankProgram], done: ExportResult, file: IO[str]) -> None:
+def write_goal(programs: Iterable[RankProgram], result: ExportResult, file: IO[str]) -> None:
     """Write the schedules of all ranks, in the order of the ranks; takes down what they lack."""
     with tempfile.TemporaryDirectory(prefix=".goal.", dir=Path(file.name).parent) as work:
         # Programs come in any order; the parts of a schedule must not.
         for program in programs:
             with open(Path(work) / str(program.rank), "w", encoding="ascii") as part:
-                part.write("\n".join(_rank(program, done)))
-        file.write(f"num_ranks {done.n}\n")
-        for rank in range(done.n):
+                part.write("\n".join(_rank(program, result)))
+        file.write(f"num_ranks {result.n}\n")
+        for rank in range(result.n):
             file.write(f"\nrank {rank} {{\n")
             path = Path(work) / str(rank)
             if path.exists():
@@ -71,7 +71,7 @@ def write_goal(programs: Iterable[RankProgram], done: ExportResult, file: IO[str
             file.write("\n}\n")
 
 
-def _rank(program: RankProgram, done: ExportResult) -> list[str]:
+def _rank(program: RankProgram, result: ExportResult) -> list[str]:
     """Return the lines of a rank.
 
     An operation needs the end of a blocking one before it (requires), and only the start of one
@@ -85,10 +85,10 @@ def _rank(program: RankProgram, done: ExportResult) -> list[str]:
     lines: list[str] = []
     number, last, needs = 0, 0, "requires"
 
-    def put(what: str, then: str) -> None:
+    def put(action: str, then: str) -> None:
         nonlocal number, last, needs
         number += 1
-        lines.append(f"l{number}: {what}")
+        lines.append(f"l{number}: {action}")
         if last:
             lines.append(f"l{number} {needs} l{last}")
         last, needs = number, then
@@ -102,16 +102,18 @@ def _rank(program: RankProgram, done: ExportResult) -> list[str]:
         if op in SENDING or op in RECEIVING:
             empty += op in SENDING and not nbytes
             soft += op in (Op.SSEND, Op.ISSEND)
-            what = f"send {max(nbytes, 1)}b to" if op in SENDING else f"recv {max(nbytes, 1)}b from"
-            put(f"{what} {peer} tag {tag}", "irequires" if op in _GOES_ON else "requires")
+            transfer = (
+                f"send {max(nbytes, 1)}b to" if op in SENDING else f"recv {max(nbytes, 1)}b from"
+            )
+            put(f"{transfer} {peer} tag {tag}", "irequires" if op in _GOES_ON else "requires")
             label[i] = number
         elif begin[i] < begin[i + 1]:
             put("calc 0", "requires")
             lines += [f"l{number} requires l{label[k]}" for k in requests[begin[i] : begin[i + 1]]]
         elif op == Op.COLLECTIVE:
             name = program.names[int(program.call[i])]
-            done.lacks(name, "GOAL has no collectives, and it is too many messages", 1.0)
-    done.records += number
-    done.changes("messages without bytes carry one byte", empty)
-    done.changes("synchronous sends are plain sends", soft)
+            result.lacks(name, "GOAL has no collectives, and it is too many messages", 1.0)
+    result.records += number
+    result.changes("messages without bytes carry one byte", empty)
+    result.changes("synchronous sends are plain sends", soft)
     return lines

@@ -94,27 +94,27 @@ _VALUES = {
 _FREE = 1000
 
 
-def to_paraver(run: Run, done: ExportResult) -> None:
+def to_paraver(run: Run, result: ExportResult) -> None:
     """Write a run for Paraver into a new directory."""
-    done.notes += run.notes
-    with new_export(done) as directory:
-        write_trace(run, directory, done)
-    done.command = f"wxparaver {quote_word(done.path / 'run.prv')}"
+    result.notes += run.notes
+    with new_export(result) as directory:
+        write_trace(run, directory, result)
+    result.command = f"wxparaver {quote_word(result.path / 'run.prv')}"
 
 
-def write_trace(run: Run, directory: Path, done: ExportResult) -> None:
+def write_trace(run: Run, directory: Path, result: ExportResult) -> None:
     """Write run.prv, run.pcf and run.row into a directory."""
     writer = _Trace.of(run)
     with new_file(directory / "run.prv") as file:
         file.write(writer.header())
-        for _, text in sorted(writer.records(done), key=lambda record: record[0]):
+        for _, text in sorted(writer.records(result), key=lambda record: record[0]):
             file.write(text + "\n")
-            done.records += 1
+            result.records += 1
     write_bytes(directory / "run.pcf", ("\n".join(writer.names()) + "\n").encode())
     write_bytes(directory / "run.row", ("\n".join(writer.rows()) + "\n").encode())
     if writer.unmatched:
-        done.lacks("messages", "send or receive of the partner is not there", writer.unmatched)
-    done.notes.append("left out: counters, messages inside of collectives")
+        result.lacks("messages", "send or receive of the partner is not there", writer.unmatched)
+    result.notes.append("left out: counters, messages inside of collectives")
 
 
 @dataclass
@@ -150,16 +150,18 @@ class _Trace:
             for number in ranks:
                 node_of[number], first_cpu[number] = node, cpus
                 cpus += run.threads[number]
-        made = cls(run, list(run.nodes), node_of, first_cpu, max(ends, default=0))
+        trace = cls(run, list(run.nodes), node_of, first_cpu, max(ends, default=0))
         for call in run.trace.calls:
-            made._name(call)
-        return made
+            trace._name(call)
+        return trace
 
     def _name(self, call: Call) -> None:
         """Give a call and its place their values, and take down the events at its begin."""
         op = name_call(call.op)
-        known = _VALUES.get(op)
-        value = self.values.setdefault(op, known if known is not None else _FREE + len(self.values))
+        usual_value = _VALUES.get(op)
+        value = self.values.setdefault(
+            op, usual_value if usual_value is not None else _FREE + len(self.values)
+        )
         caller, line = self.place(call)
         pairs = [(_type(call.op), value)]
         pairs += [(_CALLER, self.callers.setdefault(caller, len(self.callers) + 1))]
@@ -197,36 +199,36 @@ class _Trace:
         return text
 
     # ---- records
-    def records(self, done: ExportResult) -> Iterator[tuple[tuple[int, int], str]]:
+    def records(self, result: ExportResult) -> Iterator[tuple[tuple[int, int], str]]:
         """Yield (time and kind to sort by, record) of all ranks."""
         for rank in self.run.trace.ranks:
             yield from self._of_rank(rank)
-            done.events += len(rank.call)
+            result.events += len(rank.call)
         pairs, self.unmatched = messages(self.run)
         for send, receive, tag in pairs:
-            told, heard = (
-                f"{self._where(end.rank, end.thread)}:{end.posted}:{end.ended}"
+            sender, heard = (
+                f"{self._location(end.rank, end.thread)}:{end.posted}:{end.ended}"
                 for end in (send, receive)
             )
-            yield (send.posted, 2), f"3:{told}:{heard}:{send.nbytes}:{tag}"
+            yield (send.posted, 2), f"3:{sender}:{heard}:{send.nbytes}:{tag}"
 
-    def _where(self, rank: int, thread: int) -> str:
+    def _location(self, rank: int, thread: int) -> str:
         """Return processor, application, task and thread."""
         return f"{self.first_cpu[rank] + thread}:1:{rank + 1}:{thread + 1}"
 
     def _of_rank(self, rank: RankTrace) -> Iterator[tuple[tuple[int, int], str]]:
         """Yield the states and events of a rank."""
-        where = [self._where(rank.rank, thread) for thread in range(self.run.threads[rank.rank])]
+        where = [self._location(rank.rank, thread) for thread in range(self.run.threads[rank.rank])]
         last = [0] * len(where)
-        for _, what, thread, begin, end in visits(self.run, rank):
-            if what.op in ops.HALVES:
+        for _, call, thread, begin, end in visits(self.run, rank):
+            if call.op in ops.HALVES:
                 continue  # part of the call before
             if begin > last[thread]:
                 yield (last[thread], 0), _state(where[thread], last[thread], begin, _RUNNING)
             if end > begin:
-                yield (begin, 0), _state(where[thread], begin, end, _state_of(what.op))
-            yield (begin, 1), f"2:{where[thread]}:{begin}:{self.told[what]}"
-            yield (end, 1), f"2:{where[thread]}:{end}:{_type(what.op)}:0:{_CALLER}:0:{_LINE}:0"
+                yield (begin, 0), _state(where[thread], begin, end, _state_of(call.op))
+            yield (begin, 1), f"2:{where[thread]}:{begin}:{self.told[call]}"
+            yield (end, 1), f"2:{where[thread]}:{end}:{_type(call.op)}:0:{_CALLER}:0:{_LINE}:0"
             last[thread] = end
         for thread, begin in enumerate(last):
             if begin < self.end:

@@ -17,10 +17,10 @@ from p3s.formats.run import Run, messages, visits
 _NS_PER_US = 1e3
 
 
-def to_perfetto(run: Run, done: ExportResult) -> None:
+def to_perfetto(run: Run, result: ExportResult) -> None:
     """Write when each call of each rank of a simulated run was made."""
-    n, target = run.trace.np, done.path
-    ranks = done.options.ranks if done.options.ranks is not None else tuple(range(n))
+    n, target = run.trace.np, result.path
+    ranks = result.options.ranks if result.options.ranks is not None else tuple(range(n))
     node_of = {rank: node for node, mine in enumerate(run.nodes.values(), 1) for rank in mine}
     with new_file(target) as file:
         head = {"displayTimeUnit": "ns", "otherData": {"processes": n, **run.about}}
@@ -31,14 +31,14 @@ def to_perfetto(run: Run, done: ExportResult) -> None:
             trace = run.trace.ranks[rank]
             for event in _slices(run, trace, node_of[rank]):
                 file.write(json.dumps(event) + ",\n")
-                done.records += 1
-            done.events += float(len(trace.call))
+                result.records += 1
+            result.events += float(len(trace.call))
         for event in _arrows(run, set(ranks), node_of):
             file.write(json.dumps(event) + ",\n")
         labels = {"ph": "M", "name": "process_labels", "pid": 0, "tid": 0}
         file.write(json.dumps({**labels, "args": {"labels": "simulated"}}) + "\n]}\n")
-    done.notes.append("left out: messages inside of collectives, links and their queues")
-    done.command = f"open {target} in https://ui.perfetto.dev"
+    result.notes.append("left out: messages inside of collectives, links and their queues")
+    result.command = f"open {target} in https://ui.perfetto.dev"
 
 
 def _names(
@@ -86,8 +86,8 @@ def _slices(run: Run, rank: RankTrace, node: int) -> Iterator[dict[str, Any]]:
 
 
 def _about(call: Call) -> dict[str, Any]:
-    known = {name: value for name in ("peer", "tag", "root") if (value := getattr(call, name)) >= 0}
-    return known if kind_of(call.op) == COMPLETION else {**known, "bytes": call.bytes}
+    facts = {name: value for name in ("peer", "tag", "root") if (value := getattr(call, name)) >= 0}
+    return facts if kind_of(call.op) == COMPLETION else {**facts, "bytes": call.bytes}
 
 
 def _arrows(run: Run, ranks: set[int], node_of: Mapping[int, int]) -> Iterator[dict[str, Any]]:

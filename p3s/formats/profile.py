@@ -51,21 +51,21 @@ class Profile:
     received: Floats
 
 
-def profile_of(run: Run, done: ExportResult) -> Profile:
+def profile_of(run: Run, result: ExportResult) -> Profile:
     """Return the profile of a run; takes down what it does not say."""
-    done.notes += [
+    result.notes += [
         "time between calls is told of the function that calls next; functions have no visits"
     ]
     if run.simulated:
-        done.notes.append(
+        result.notes.append(
             "times of the simulated iterations, times their number in the whole run; the "
             "prediction (p3s predict) also has what a simulation lacks"
         )
     elif run.trace.counted_events:
-        done.lacks("MPI calls", "the capture only counted them", run.trace.counted_events)
-    made = _profile(run)
-    done.events, done.records = float(made.visits.sum()), len(made.nodes)
-    return made
+        result.lacks("MPI calls", "the capture only counted them", run.trace.counted_events)
+    profile = _profile(run)
+    result.events, result.records = float(profile.visits.sum()), len(profile.nodes)
+    return profile
 
 
 def _profile(run: Run) -> Profile:
@@ -81,15 +81,15 @@ def _profile(run: Run) -> Profile:
     whole = np.array([call.op not in ops.HALVES for call in run.trace.calls], dtype=np.float64)
     for rank in run.trace.ranks:
         call, weight = rank.call, run.weight(rank)
-        at, own = call_node[call], caller[call]
+        at, caller_node = call_node[call], caller[call]
         inside = rank.elapsed_ns * weight / _NS_PER_S
         before = run.before(rank) * weight / _NS_PER_S
         k = rank.rank
         time_s[:, k] += np.bincount(at, weights=inside, minlength=number)
-        time_s[:, k] += np.bincount(own, weights=before, minlength=number)
+        time_s[:, k] += np.bincount(caller_node, weights=before, minlength=number)
         visits[:, k] = np.bincount(at, weights=weight * whole[call], minlength=number)
-        for column, which in ((sent, gives), (received, takes)):
-            moved = size[call] * which[call] * weight
+        for column, counts_for in ((sent, gives), (received, takes)):
+            moved = size[call] * counts_for[call] * weight
             column[:, k] = np.bincount(at, weights=moved, minlength=number)
     return Profile(tuple(tree.nodes), time_s, visits, sent, received)
 
@@ -106,15 +106,15 @@ class _Tree:
         """Return the node of each call of the run, and that of the function that makes it."""
         name = self.run.program[0].rpartition("/")[2] if self.run.program else "program"
         root = self._node(Node(-1, name, "", 0, False))
-        found = []
+        pairs_of_nodes = []
         for call in self.run.trace.calls:
             frames = stack(self.run.trace.sites[call.site].frames, self.run.places)
             at = root
             for where in reversed(frames):
                 at = self._node(Node(at, where.function or where.frame, where.file, 0, False))
             file, line = (frames[0].file, frames[0].line) if frames else ("", 0)
-            found.append((self._node(Node(at, name_call(call.op), file, line, True)), at))
-        pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+            pairs_of_nodes.append((self._node(Node(at, name_call(call.op), file, line, True)), at))
+        pairs = np.array(pairs_of_nodes, dtype=np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
 
     def _node(self, node: Node) -> int:

@@ -140,10 +140,10 @@ def messages(run: Run) -> tuple[list[tuple[End, End, int]], int]:
     for rank in run.trace.ranks:
         me, every = rank.rank, list(visits(run, rank))
         completed = {posting: every[by].end for by, posting in rank.done.tolist()}
-        gone = set(rank.done[rank.cancelled, 1].tolist())
+        cancelled = set(rank.done[rank.cancelled, 1].tolist())
         for index, call, thread, begin, end in every:
             kind = kind_of(call.op)
-            if kind not in (SEND, RECV) or call.peer < 0 or index in gone:
+            if kind not in (SEND, RECV) or call.peer < 0 or index in cancelled:
                 continue
             sends = kind == SEND
             way = (me, call.peer) if sends else (call.peer, me)

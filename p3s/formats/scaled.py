@@ -71,28 +71,28 @@ class ScaledSource:
 
 
 def programs_of(
-    scaled: ScaledSource, keep: Keep, done: ExportResult
+    scaled: ScaledSource, keep: Keep, result: ExportResult
 ) -> Iterator[tuple[str, Iterable[RankProgram]]]:
     """Yield the programs of the whole run under no name, or those of each section under its own.
 
     Takes down what they lack.
     """
-    n, turns = done.n, done.options.turns
+    n, turns = result.n, result.options.turns
     whole = turns is None
     for k, section in enumerate((scaled.whole(),) if turns is None else scaled.sections(turns)):
         where = "" if whole else f"{section.name}: "
         if whole:
             scaled.say(f"{processes(n)}: {plural(len(section.steps), 'event')}")
-        done.events += float(len(section.steps))
-        done.takes(section, None if whole else k)
+        result.events += float(len(section.steps))
+        result.takes(section, None if whole else k)
         stays = _staying(section.steps, n, keep)
-        most, node_of = MOST_EVENTS if whole else MOST_STEPS, done.options.nodes_of(n)
-        made = expand(section.steps, scaled.library, ~stays, node_of=node_of, most_steps=most)
-        notes = (*section.notes, *made.notes, *endless(made.steps))
-        done.notes += [f"{where}{note}" for note in notes]
-        if whole and made.used:
-            done.notes.append(f"algorithms of collectives that are messages: {scaled.library}")
-        yield "" if whole else f"section-{k:03d}", programs_of_steps(made.steps)
+        most, node_of = MOST_EVENTS if whole else MOST_STEPS, result.options.nodes_of(n)
+        expansion = expand(section.steps, scaled.library, ~stays, node_of=node_of, most_steps=most)
+        notes = (*section.notes, *expansion.notes, *endless(expansion.steps))
+        result.notes += [f"{where}{note}" for note in notes]
+        if whole and expansion.used:
+            result.notes.append(f"algorithms of collectives that are messages: {scaled.library}")
+        yield "" if whole else f"section-{k:03d}", programs_of_steps(expansion.steps)
 
 
 def _staying(steps: Steps, n: int, keep: Keep) -> Bools:
@@ -100,6 +100,6 @@ def _staying(steps: Steps, n: int, keep: Keep) -> Bools:
     stays = np.zeros(len(steps), dtype=bool)
     for c in np.unique(steps.comm[steps.op == int(Op.COLLECTIVE)]).tolist():
         world = members_are_world(steps.members, c, n)
-        kept = [i for i, name in enumerate(steps.calls) if keep(name, world)]
-        stays |= (steps.op == int(Op.COLLECTIVE)) & (steps.comm == c) & np.isin(steps.call, kept)
+        calls = [i for i, name in enumerate(steps.calls) if keep(name, world)]
+        stays |= (steps.op == int(Op.COLLECTIVE)) & (steps.comm == c) & np.isin(steps.call, calls)
     return stays

@@ -24,12 +24,12 @@ _COLLECTIVES = (int(Op.COLLECTIVE), int(Op.ICOLLECTIVE))
 _WAITS, _MESSAGES = ({int(o) for o in some} for some in (WAITS, SENDS | RECEIVES))
 
 
-def simulate_sections(scaled: ScaledSource, model: Model, done: ExportResult, say: Say) -> Run:
+def simulate_sections(scaled: ScaledSource, model: Model, result: ExportResult, say: Say) -> Run:
     """Return the simulated run, its sections one after the other; takes down what they lack.
 
     Its frames have no places yet.
     """
-    options, n, trace = done.options, done.n, scaled.trace
+    options, n, trace = result.options, result.n, scaled.trace
     network, notes = scaled.network()
     turns, node_of = options.turns or TURNS, options.nodes_of(n)
     items = np.repeat(np.arange(len(model.items)), [len(item.slots) for item in model.items])
@@ -38,19 +38,21 @@ def simulate_sections(scaled: ScaledSource, model: Model, done: ExportResult, sa
     clock = 0.0
     for k, section in enumerate(scaled.sections(turns)):
         say(f"{processes(n)}: {section.name}")
-        made = expand(section.steps, scaled.library, node_of=node_of)
-        times = simulate(made.steps, node_of, network, anyway=True)
-        told = (*section.notes, *made.notes, *times.notes)
-        done.notes += [f"{section.name}: {note}" for note in told]
-        done.takes(section, k, SIMULATED)
-        begin, end = call_times(section.steps, made, times.begin_ns + clock, times.end_ns + clock)
+        expansion = expand(section.steps, scaled.library, node_of=node_of)
+        times = simulate(expansion.steps, node_of, network, anyway=True)
+        section_notes = (*section.notes, *expansion.notes, *times.notes)
+        result.notes += [f"{section.name}: {note}" for note in section_notes]
+        result.takes(section, k, SIMULATED)
+        begin, end = call_times(
+            section.steps, expansion, times.begin_ns + clock, times.end_ns + clock
+        )
         waiting = np.zeros(len(section.steps))
-        np.add.at(waiting, made.origin, times.waiting_ns)
+        np.add.at(waiting, expansion.origin, times.waiting_ns)
         item_of = items[trace.slot[np.maximum(section.steps.row, 0)]]
         book.take(section.steps, item_of, begin, end, waiting)
         spans.append((section, clock, float((times.end_ns + clock).max(initial=clock))))
         clock = spans[-1][2]
-    done.notes += [
+    result.notes += [
         *notes,
         f"simulated: {plural(turns, 'iteration')} of each loop, one section after the "
         "other, not the whole run",
@@ -63,13 +65,13 @@ def simulate_sections(scaled: ScaledSource, model: Model, done: ExportResult, sa
 
 
 def call_times(
-    steps: Steps, made: ExpandedSteps, begin: Floats, end: Floats
+    steps: Steps, expansion: ExpandedSteps, begin: Floats, end: Floats
 ) -> tuple[Floats, Floats]:
     """Return begin and end of each step, given those of the messages that it was expanded into.
 
     What a nonblocking collective does after its call is part of the call that follows.
     """
-    rank, origin = made.steps.rank, np.asarray(made.origin)
+    rank, origin = expansion.steps.rank, np.asarray(expansion.origin)
     new = np.ones(len(origin), dtype=bool)
     new[1:] = (origin[1:] != origin[:-1]) | (rank[1:] != rank[:-1])
     first = np.flatnonzero(new)  # of pieces: steps of one call that follow each other
@@ -81,8 +83,8 @@ def call_times(
         if rank[first[piece]] == rank[first[piece + 1]]:
             starts[piece + 1] = starts[piece]
     begins, ends = np.zeros((2, len(steps)))
-    own = np.flatnonzero(~again)
-    begins[origin[first[own]]], ends[origin[first[own]]] = starts[own], end[last[own]]
+    once = np.flatnonzero(~again)
+    begins[origin[first[once]]], ends[origin[first[once]]] = starts[once], end[last[once]]
     return begins, ends
 
 
@@ -141,10 +143,10 @@ class _Book:
         """Return the run; ``sites``: frames of each."""
         columns = [list(zip(*rows, strict=True)) or [()] * 6 for rows in self.rows]
         ranks = []
-        for rank, (of, done) in enumerate(zip(columns, self.done, strict=True)):
+        for rank, (of, requests) in enumerate(zip(columns, self.done, strict=True)):
             start, long, work = (np.array(column, dtype=np.int64) for column in of[1:4])
-            pairs = np.array(done, dtype=np.int64).reshape(-1, 2)
-            cancelled = np.zeros(len(done), dtype=bool)
+            pairs = np.array(requests, dtype=np.int64).reshape(-1, 2)
+            cancelled = np.zeros(len(requests), dtype=bool)
             call = np.array(of[0], dtype=np.int32)
             ranks.append(
                 RankTrace(rank, True, call, start, long, work, done=pairs, cancelled=cancelled)
@@ -172,12 +174,12 @@ def _calls(steps: Steps, i: int, site: int, comm_of: Mapping[int, int]) -> list[
         return [Call(name, site, NO_RANK, NO_RANK, int(steps.number[i]), 1, -1, NO_RANK)]
     if op in _MESSAGES and peer < 0:
         peer = PROC_NULL
-    found = [Call(name, site, comm, peer, nbytes, 1, tag, NO_RANK)]
+    calls = [Call(name, site, comm, peer, nbytes, 1, tag, NO_RANK)]
     if op == Op.SENDRECV:
         other = int(steps.peer2[i])
         half = (comm, other if other >= 0 else PROC_NULL, int(steps.bytes2[i]), 1)
-        found.append(Call(ops.SENDRECV_RECV, site, *half, int(steps.tag2[i]), NO_RANK))
-    return found
+        calls.append(Call(ops.SENDRECV_RECV, site, *half, int(steps.tag2[i]), NO_RANK))
+    return calls
 
 
 def _list_completed(steps: Steps, i: int, row_of: dict[int, int]) -> list[tuple[int, int]]:

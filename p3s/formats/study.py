@@ -50,17 +50,17 @@ def export(
     """Write what a study knows at ``n`` processes (0: at all counts) in a format; say what."""
     write = load(writer.function)
     n = max(traces.ran, default=0) if writer.content == "points" else n
-    done = ExportResult(writer.name, n, target, options)
+    result = ExportResult(writer.name, n, target, options)
     if writer.content == "points":
-        write(points_of(traces, done), done)
+        write(points_of(traces, result), result)
     elif writer.content == "scaled":
-        write(scaled_of(traces, n, options, say), done)
+        write(scaled_of(traces, n, options, say), result)
     else:
-        write(run_of(traces, done, say, writer.content == "simulated"), done)
-    return done
+        write(run_of(traces, result, say, writer.content == "simulated"), result)
+    return result
 
 
-def run_of(traces: Traces, done: ExportResult, say: Say, only_simulated: bool = False) -> Run:
+def run_of(traces: Traces, result: ExportResult, say: Say, only_simulated: bool = False) -> Run:
     """Return the first complete run at a count, else the simulated one.
 
     Takes down what the latter lacks. Errors: P3SError where there is neither.
@@ -70,22 +70,22 @@ def run_of(traces: Traces, done: ExportResult, say: Say, only_simulated: bool = 
     from p3s.capture.layout import NAME
     from p3s.capture.sites import resolve_sites
 
-    n = done.n
+    n = result.n
     traced = next(iter(traces.complete(n)), None)
-    if traced is None or done.options.simulated or only_simulated:
+    if traced is None or result.options.simulated or only_simulated:
         from p3s.formats.simulated import simulate_sections
         from p3s.model.stage import load as load_model
 
-        made = simulate_sections(
-            scaled_of(traces, n, done.options, say), load_model(traces.root), done, say
+        run = simulate_sections(
+            scaled_of(traces, n, result.options, say), load_model(traces.root), result, say
         )
     else:
         say(f"{processes(n)}: {traced.path}")
         trace = read_run(traced.path)
         hosts = [read_header(traced.path / NAME.format(rank)).host for rank in range(trace.np)]
-        made = Run(trace, {}, hosts, _program(traced.info))
-    sites = {site.key: site.frames for site in made.trace.sites}
-    return replace(made, places=resolve_sites(traces, sites)[0])
+        run = Run(trace, {}, hosts, _program(traced.info))
+    sites = {site.key: site.frames for site in run.trace.sites}
+    return replace(run, places=resolve_sites(traces, sites)[0])
 
 
 def _program(info: Mapping[str, Any]) -> tuple[str, ...]:
@@ -128,9 +128,9 @@ def _network(usual: Path, named: Path | None) -> tuple[Network, list[str]]:
             "costs of messages are usual ones (2 us, 12.5 GB/s), not "
             f"measured; measure them: p3s machine measure -o {quote_word(path)}"
         ]
-    found = Machine.load(path)
-    if found.network:
-        return networks(found)[0], []
+    machine = Machine.load(path)
+    if machine.network:
+        return networks(machine)[0], []
     if named is None:
         return rough_network(), [f"{path} has no costs of messages; usual ones are taken"]
     raise P3SError(
@@ -138,18 +138,18 @@ def _network(usual: Path, named: Path | None) -> tuple[Network, list[str]]:
     )
 
 
-def points_of(traces: Traces, done: ExportResult) -> Points:
+def points_of(traces: Traces, result: ExportResult) -> Points:
     """Return all that was measured and predicted of a study; takes down what is missing."""
     from p3s.pipeline.saved import read_prediction
     from p3s.signature.phase_file import load as load_phases
 
-    found, made = phases_path(traces.root), traces.root / "prediction.json"
-    phases = load_phases(found) if found.exists() else None
-    predicted = read_prediction(made) if made.exists() else None
+    phases_file, prediction_file = phases_path(traces.root), traces.root / "prediction.json"
+    phases = load_phases(phases_file) if phases_file.exists() else None
+    predicted = read_prediction(prediction_file) if prediction_file.exists() else None
     if phases is None:
-        done.notes.append(f"no points of phases: {found} is not there; run p3s phases")
+        result.notes.append(f"no points of phases: {phases_file} is not there; run p3s phases")
     if predicted is None:
-        done.notes.append("no predicted points: there is no prediction; run p3s predict")
+        result.notes.append("no predicted points: there is no prediction; run p3s predict")
     return Points(traces.root, list(_yield_run_times(traces)), phases, predicted)
 
 

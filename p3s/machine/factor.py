@@ -59,17 +59,17 @@ def memory_kernels(base: Machine, target: Machine) -> list[Kernel]:
 
     Where a machine has no curve of all cores (it has one core) the one alone takes its place.
     """
-    found = [
+    kernels = [
         Kernel(name, base.curves[name], target.curves[name])
         for name in base.curves
         if name in target.curves
     ]
     for name in dict.fromkeys([*base.loaded.curves, *target.loaded.curves]):
         one, other = base.loaded.curves.get(name), target.loaded.curves.get(name)
-        found.append(
+        kernels.append(
             Kernel(f"{name} on all cores", one or base.curves[name], other or target.curves[name])
         )
-    return found
+    return kernels
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class Sizes:
 
 def unknown_sizes(middle: float) -> Sizes:
     """Return candidates where nothing tells the working set; middle: log2 x of the points."""
-    there = np.arange(SMALLEST, LARGEST + 1e-9, 1.0 / EACH)
+    log_sizes = np.arange(SMALLEST, LARGEST + 1e-9, 1.0 / EACH)
     rows = [
         (size - exponent * middle, exponent, _likely(middle - size - LIKELY, LIKELY_WIDTH))
         for exponent in EXPONENTS
-        for size in there
+        for size in log_sizes
     ]
     return Sizes(*np.array(rows).T)
 
@@ -108,10 +108,10 @@ def resident_sizes(x: Sequence[float], nbytes: Sequence[float]) -> Sizes | None:
 
     None where no memory is known.
     """
-    known = [(np.log2(a), np.log2(b)) for a, b in zip(x, nbytes, strict=True) if a > 0 and b > 0]
-    if not known:
+    points = [(np.log2(a), np.log2(b)) for a, b in zip(x, nbytes, strict=True) if a > 0 and b > 0]
+    if not points:
         return None
-    u, w = np.array(known).T
+    u, w = np.array(points).T
     exponents = [EXPONENTS[0]]
     if np.ptp(u) > 0.5:
         slope = float(np.clip(np.polyfit(u, w, 1)[0], 0.0, 1.5))
@@ -171,25 +171,25 @@ def explain(
     base = costs([kernel.base for kernel in kernels], sizes.at(u))  # (kernels, sizes, points)
     table = np.concatenate([np.ones((1, *base.shape[1:])), base]) / cost
     numbers = range(len(table))
-    wanted: list[tuple[int, ...]] = [(a,) for a in numbers]
-    wanted += combinations(numbers, 2)
-    wanted += [(0, a, b) for a, b in combinations(range(1, len(table)), 2)]
-    found: list[tuple[np.ndarray, np.ndarray, FloatArray, FloatArray]] = []
-    for some in wanted:
-        if len(some) > len(u):
+    groups: list[tuple[int, ...]] = [(a,) for a in numbers]
+    groups += combinations(numbers, 2)
+    groups += [(0, a, b) for a, b in combinations(range(1, len(table)), 2)]
+    fits: list[tuple[np.ndarray, np.ndarray, FloatArray, FloatArray]] = []
+    for group in groups:
+        if len(group) > len(u):
             continue
-        part, misfit = _solve_parts(table[list(some)])
+        part, misfit = _solve_parts(table[list(group)])
         good = (part > 0).all(axis=1)
-        for k, number in enumerate(some):
+        for k, number in enumerate(group):
             if most is not None and number in most:
                 good &= part[:, k] <= most[number]
         at = np.flatnonzero(good)
         columns = np.full((len(at), 3), -1)
-        columns[:, : len(some)] = some
+        columns[:, : len(group)] = group
         padded = np.zeros((len(at), 3))
-        padded[:, : len(some)] = part[at]
-        found.append((at, columns, padded, misfit[at]))
-    size, columns, parts, misfit = (np.concatenate(column) for column in zip(*found, strict=True))
+        padded[:, : len(group)] = part[at]
+        fits.append((at, columns, padded, misfit[at]))
+    size, columns, parts, misfit = (np.concatenate(column) for column in zip(*fits, strict=True))
     if not len(misfit):
         return Explanations(size, columns, parts, misfit)
     limit = np.hypot(ABOUT_AS_WELL * misfit.min(), max(tolerance, ALLOWED))
@@ -277,9 +277,9 @@ def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, 
     spread = [
         Z90 * float(np.hypot(base.core[name].spread, target.core[name].spread)) for name in names
     ]
-    some = range(1, len(names) + 1)
+    number = range(1, len(names) + 1)
     table = np.array(
-        [(np.median(ratio[:k]), min(ratio[:k]), max(ratio[:k]), max(spread[:k])) for k in some]
+        [(np.median(ratio[:k]), min(ratio[:k]), max(ratio[:k]), max(spread[:k])) for k in number]
     )
     # An instruction does so many operations at most: what is too cheap is none of them.
     limits = MOST_PER_INSTRUCTION * np.array([base.core[name].ns for name in names])
@@ -303,60 +303,63 @@ def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = N
     counted = law.unit not in TIME_UNITS
     candidates = sizes or unknown_sizes(float(u.mean()))
     middle = candidates.at(np.array([u.mean()]))
-    anything = partial(_anything, at, base, target, kernels)
+    unexplained = partial(_unknown_factor, at, base, target, kernels)
     if not (cost > 0).all():
         every = np.repeat(np.arange(*SIZES, 0.5)[:, None], len(at), axis=1)
-        return anything("it was not measured", every, np.array(SIZES))
+        return unexplained("it was not measured", every, np.array(SIZES))
     # In CPU time the unit has the step of the cost in itself: the law is flat whatever it does.
     # So every mixture may be: nothing is fitted.
     if not counted:
         why = "its work is a time, which does not tell what it waits for"
-        return anything(why, candidates.at(at), middle)
+        return unexplained(why, candidates.at(at), middle)
     ends_of_law = law.interval(np.exp2(u))
     typical = np.asarray(law.typical(np.exp2(u)), dtype=float)
     wide = float(np.median((ends_of_law[1] - ends_of_law[0]) / np.maximum(typical, 1e-300))) / 4
     most = dict.fromkeys(range(1, len(kernels) + 1), MOST_PER_INSTRUCTION)
     most[0] = MOST_PER_INSTRUCTION * max(cost.ns for cost in base.core.values())
-    found = explain(u, cost, candidates, kernels, tolerance=min(wide, 0.2), most=most)
-    if found.best > UNEXPLAINED:
+    explanations = explain(u, cost, candidates, kernels, tolerance=min(wide, 0.2), most=most)
+    if explanations.best > UNEXPLAINED:
         why = "no mixture of the kernels costs as it does"
-        return anything(why, candidates.at(at), middle)
-    return _span_factor(at, u, found, candidates, kernels, base, target)
+        return unexplained(why, candidates.at(at), middle)
+    return _span_factor(at, u, explanations, candidates, kernels, base, target)
 
 
 def _span_factor(
     at: FloatArray,
     u: FloatArray,
-    found: Explanations,
+    cases: Explanations,
     sizes: Sizes,
     kernels: list[Kernel],
     base: Machine,
     target: Machine,
 ) -> Factor:
     """Return the factor that all explanations span."""
-    here = sizes.at(at)  # (sizes, at)
+    log_size = sizes.at(at)  # (sizes, at)
     names = [kernel.base for kernel in kernels]
-    on_base, on_target = costs(names, here), costs([kernel.target for kernel in kernels], here)
+    on_base, on_target = (
+        costs(names, log_size),
+        costs([kernel.target for kernel in kernels], log_size),
+    )
     ratio = on_target / on_base
-    spread = _spreads(kernels, here)
+    spread = _spreads(kernels, log_size)
     # What a kernel costs in the innermost cache is the core's time.
     inside = np.array([kernel.base.ns[0] for kernel in kernels])[:, None]
     ends = [int(np.argmin(np.abs(at - end))) for end in (u[0], u[-1])]
-    parts = np.zeros((len(kernels) + 1, len(found.misfit)))
+    parts = np.zeros((len(kernels) + 1, len(cases.misfit)))
     for k in range(len(parts)):
-        parts[k] = np.where(found.columns == k, found.parts, 0.0).sum(axis=1)
+        parts[k] = np.where(cases.columns == k, cases.parts, 0.0).sum(axis=1)
     value, low, high, waiting = [], [], [], []
-    for size in np.unique(found.size):
-        some = parts[:, found.size == size]
-        core = _cores(base, target, some[0])
-        own = some[1:, :, None] * on_base[:, size][:, None, :]  # (kernels, mixtures, at)
-        whole = some[0][:, None] + own.sum(axis=0)
-        shares = np.concatenate([(some[0][:, None] / whole)[None], own / whole])
+    for size in np.unique(cases.size):
+        mixtures = parts[:, cases.size == size]
+        core = _cores(base, target, mixtures[0])
+        ns = mixtures[1:, :, None] * on_base[:, size][:, None, :]  # (kernels, mixtures, at)
+        whole = mixtures[0][:, None] + ns.sum(axis=0)
+        shares = np.concatenate([(mixtures[0][:, None] / whole)[None], ns / whole])
         middles, least, most, errors = (
             np.concatenate(
                 [
                     np.broadcast_to(one[None, :, None], (1, *whole.shape)),
-                    np.broadcast_to(part[:, size][:, None, :], own.shape),
+                    np.broadcast_to(part[:, size][:, None, :], ns.shape),
                 ]
             )
             for one, part in zip(core, (ratio, ratio, ratio, spread), strict=True)
@@ -368,27 +371,27 @@ def _span_factor(
         value.append((shares * middles).sum(axis=0))
         low.append(under / widest)
         high.append(over * widest)
-        beyond = some[1:, :, None] * np.maximum(on_base[:, size] - inside, 0.0)[:, None, :]
+        beyond = mixtures[1:, :, None] * np.maximum(on_base[:, size] - inside, 0.0)[:, None, :]
         waiting.append((beyond.sum(axis=0) / whole)[:, ends])
-    order = np.argsort(found.size, kind="stable")  # as the mixtures come out of the loop
-    found = Explanations(
-        found.size[order], found.columns[order], found.parts[order], found.misfit[order]
+    order = np.argsort(cases.size, kind="stable")  # as the mixtures come out of the loop
+    cases = Explanations(
+        cases.size[order], cases.columns[order], cases.parts[order], cases.misfit[order]
     )
-    likely = sizes.prior[found.size] - SIMPLER * (found.columns > 0).sum(axis=1)
-    likely -= 0.5 * ((found.misfit - found.best) / CLOSE) ** 2
+    likely = sizes.prior[cases.size] - SIMPLER * (cases.columns > 0).sum(axis=1)
+    likely -= 0.5 * ((cases.misfit - cases.best) / CLOSE) ** 2
     weight = np.exp(likely - likely.max())
     middle_value = _middle(np.concatenate(value), weight)
     least_, most_ = np.concatenate(low).min(axis=0), np.concatenate(high).max(axis=0)
-    there = np.exp2(sizes.at(np.array([u.mean()]))[found.size, 0])
-    bound, why = _bound(np.concatenate(waiting), float(there.min()), float(there.max()))
+    span = np.exp2(sizes.at(np.array([u.mean()]))[cases.size, 0])
+    bound, why = _bound(np.concatenate(waiting), float(span.min()), float(span.max()))
     return Factor(
         at,
         np.clip(middle_value, least_, most_),
         least_,
         most_,
         bound,
-        (float(there.min()), float(there.max())),
-        found.best,
+        (float(span.min()), float(span.max())),
+        cases.best,
         why,
     )
 
@@ -435,7 +438,7 @@ def _bound(waiting: FloatArray, small: float, large: float) -> tuple[str, str]:
     return "memory" if min(first, last) >= 0.5 else "both", text
 
 
-def _anything(
+def _unknown_factor(
     at: FloatArray,
     base: Machine,
     target: Machine,

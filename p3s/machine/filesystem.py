@@ -88,25 +88,23 @@ class FileSystem:
     limits: Mapping[str, float] = field(default_factory=dict)
     source: tuple[str, ...] = ()
 
-    def of(self, way: str, sharing: str, what: str, pattern: str) -> tuple[Rate, ...]:
+    def of(self, way: str, sharing: str, action: str, pattern: str) -> tuple[Rate, ...]:
         """Return what was measured of one thing, by ascending processes; else of the most alike."""
         ways = (way, *_INSTEAD.get(way, ()))
         for one in ways:
             for other in (sharing, SHARED if sharing == OWN else OWN):
                 for shape in dict.fromkeys((pattern, DENSE)):
-                    wanted = (one, other, what, shape)
-                    found = [
-                        r for r in self.rates if (r.way, r.sharing, r.what, r.pattern) == wanted
-                    ]
-                    if found:
-                        return tuple(sorted(found, key=lambda r: r.processes))
+                    key = (one, other, action, shape)
+                    rates = [r for r in self.rates if (r.way, r.sharing, r.what, r.pattern) == key]
+                    if rates:
+                        return tuple(sorted(rates, key=lambda r: r.processes))
         return ()
 
     def seconds(
         self,
         way: str,
         sharing: str,
-        what: str,
+        action: str,
         pattern: str,
         *,
         processes: float,
@@ -120,7 +118,7 @@ class FileSystem:
         as their number does. So bytes take the larger of own bytes over own rate and all bytes
         over the limit.
         """
-        rates = self.of(way, sharing, what, pattern)
+        rates = self.of(way, sharing, action, pattern)
         if not rates:
             return None
         at = [r.processes for r in rates]
@@ -129,7 +127,7 @@ class FileSystem:
             _interpolate_time(at, [nbytes * r.byte_s for r in rates], processes),
         ]
         low_s, s, high_s = (sum(part[k] for part in parts) for k in range(3))
-        if limit := self.limits.get(what):
+        if limit := self.limits.get(action):
             s = max(low_s, nbytes * processes / limit)
             high_s = s
         spread = 1.0 + max(r.spread for r in rates)
@@ -195,20 +193,20 @@ def parse_rates(text: str, processes: int) -> list[Rate]:
     """
     import statistics
 
-    seen: dict[tuple[str, str, str, str], list[tuple[float, float, float, float]]] = {}
+    rows_of: dict[tuple[str, str, str, str], list[tuple[float, float, float, float]]] = {}
     try:
         for line in text.splitlines():
             words = line.split()
-            way, sharing, what, pattern = words[:4]
+            way, sharing, action, pattern = words[:4]
             size, calls, *took = (float(word) for word in words[4:])
             middle = statistics.median(took)
             row = calls, calls * size, middle, _spread(took, middle)
-            seen.setdefault((way, sharing, what, pattern), []).append(row)
+            rows_of.setdefault((way, sharing, action, pattern), []).append(row)
     except ValueError as error:
         raise P3SError(
             f"the measurement of files ended with {line[:80]!r}; measure again"
         ) from error
-    return [_rate(key, processes, rows) for key, rows in seen.items()]
+    return [_rate(key, processes, rows) for key, rows in rows_of.items()]
 
 
 def _spread(took: Sequence[float], middle: float) -> float:
@@ -224,12 +222,12 @@ def _rate(
     processes: int,
     rows: Sequence[tuple[float, float, float, float]],
 ) -> Rate:
-    way, sharing, what, pattern = key
+    way, sharing, action, pattern = key
     spread = max(row[3] for row in rows)
-    if what in ("open", "close", "reopen"):
+    if action in ("open", "close", "reopen"):
         once = sum(row[2] for row in rows) / len(rows)
-        return Rate(way, sharing, what, pattern, processes, once, 0.0, spread)
-    calls = [1.0 if what in ("sync", RENEW) else row[0] for row in rows]
+        return Rate(way, sharing, action, pattern, processes, once, 0.0, spread)
+    calls = [1.0 if action in ("sync", RENEW) else row[0] for row in rows]
     moved, took = [row[1] for row in rows], [row[2] for row in rows]
     # Through the two of them; where that makes one of the two costs less than nothing it is none.
     below = calls[0] * moved[-1] - calls[-1] * moved[0]
@@ -239,7 +237,7 @@ def _rate(
         call_s, byte_s = 0.0, took[-1] / moved[-1]
     if byte_s < 0:
         call_s, byte_s = took[0] / calls[0], 0.0
-    return Rate(way, sharing, what, pattern, processes, call_s, byte_s, spread)
+    return Rate(way, sharing, action, pattern, processes, call_s, byte_s, spread)
 
 
 def measure_files(
@@ -264,12 +262,12 @@ def measure_files(
         raise P3SError(f"--io {directory}: no directory that can be written; name one")
     if nbytes < 1:
         raise P3SError(f"--io {directory}: {nbytes} bytes of each process; 1 and more can be timed")
-    found = launcher_of(launcher)
-    install = found.install
-    program = for_ranks(FILES, install.mpicc, found.libmpi)
+    mpi_launcher = launcher_of(launcher)
+    install = mpi_launcher.install
+    program = for_ranks(FILES, install.mpicc, mpi_launcher.libmpi)
     rates: list[Rate] = []
     for n in processes:
-        argv = [*found.argv(n), *program.words, str(place), str(nbytes), str(repeats)]
+        argv = [*mpi_launcher.argv(n), *program.words, str(place), str(nbytes), str(repeats)]
         rates += parse_rates(run_ranks(argv, 600.0, f"{n} ranks that measure files", n), n)
     return FileSystem(
         kind_of(place),

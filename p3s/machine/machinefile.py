@@ -94,14 +94,16 @@ class Curve:
 
         Beyond the ends it stays what it is there.
         """
-        return math.exp(_between(self.working_set, [math.log(ns) for ns in self.ns], working_set))
+        return math.exp(
+            _interpolate(self.working_set, [math.log(ns) for ns in self.ns], working_set)
+        )
 
     def spread_at(self, working_set: float) -> float:
         """Return the spread at a working set, as ``at`` does."""
-        return _between(self.working_set, self.spread, working_set)
+        return _interpolate(self.working_set, self.spread, working_set)
 
 
-def _between(sizes: Sequence[int], values: Sequence[float], size: float) -> float:
+def _interpolate(sizes: Sequence[int], values: Sequence[float], size: float) -> float:
     import numpy as np
 
     at = math.log(max(size, 1.0))
@@ -223,10 +225,10 @@ def differences(first: Machine, second: Machine) -> list[str]:
             f"{first.name} is {one}, {second.name} is {other}: other instruction sets, so "
             "counts of instructions do not carry over"
         )
-    for key, what in (("compiler_version", "compilers"), ("flags", "compiler flags")):
+    for key, subject in (("compiler_version", "compilers"), ("flags", "compiler flags")):
         one, other = (str(machine.settings.get(key)) for machine in (first, second))
         if one != other:
-            notes.append(f"the kernels were compiled with other {what} ({one}; {other})")
+            notes.append(f"the kernels were compiled with other {subject} ({one}; {other})")
     one, other = (str(machine.facts.huge_pages) for machine in (first, second))
     if one != other:
         notes.append(f"huge pages are {one} on {first.name} and {other} on {second.name}")
@@ -244,13 +246,13 @@ def files_of(path: Path) -> FileSystem:
     except DamagedFile:
         raise
     except P3SError:
-        found = Machine.load(path).files
-    if found is None:
+        files = Machine.load(path).files
+    if files is None:
         raise P3SError(
             f"{path}: says nothing of files; measure them: "
             f"p3s machine measure --io DIR -o {quote_word(path)}"
         )
-    return found
+    return files
 
 
 _SIZE = re.compile(r"^(\d+)([KMG]?)$")
@@ -308,7 +310,7 @@ def _bytes(text: str) -> int:
 
 def caches(cpu: int = 0, root: Path = CPUS) -> tuple[Cache, ...]:
     """Return the data caches that a core sees, innermost first."""
-    found = []
+    caches_found = []
     for index in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
         size = _bytes(text_of(index / "size"))
         level = text_of(index / "level")
@@ -317,14 +319,16 @@ def caches(cpu: int = 0, root: Path = CPUS) -> tuple[Cache, ...]:
         line = text_of(index / "coherency_line_size")
         shared = len(numbers_of(text_of(index / "shared_cpu_list")))
         line_bytes = int(line) if line.isdigit() else 0
-        found.append(Cache(int(level), size, line_bytes, shared, "sysfs"))
-    return tuple(sorted(found, key=lambda cache: cache.level)) or _of_getconf()
+        caches_found.append(Cache(int(level), size, line_bytes, shared, "sysfs"))
+    return tuple(sorted(caches_found, key=lambda cache: cache.level)) or _of_getconf()
 
 
 def _of_getconf() -> tuple[Cache, ...]:
     sizes = {level: ask(["getconf", name]) or "" for level, name in _GETCONF.items()}
-    found = {level: _bytes(text.strip()) for level, text in sizes.items()}
-    return tuple(Cache(level, size, source="getconf") for level, size in found.items() if size)
+    sizes_found = {level: _bytes(text.strip()) for level, text in sizes.items()}
+    return tuple(
+        Cache(level, size, source="getconf") for level, size in sizes_found.items() if size
+    )
 
 
 def processor(path: Path = Path("/proc/cpuinfo")) -> str:

@@ -73,14 +73,14 @@ class Timings:
         """
         from p3s.machine.programs import Runners
 
-        largest, done = max([size for _, size in self.ns] + [SMALLEST]), 0
+        largest, timed = max([size for _, size in self.ns] + [SMALLEST]), 0
         for round_ in range(_MOST):
-            left = [point for point, ns in self.ns.items() if not _is_settled(ns)]
-            if not left or (round_ >= _FEWEST and time.monotonic() > until):
+            unsettled = [point for point, ns in self.ns.items() if not _is_settled(ns)]
+            if not unsettled or (round_ >= _FEWEST and time.monotonic() > until):
                 return
             with Runners(program, cores, largest) as runners:
                 self.pinned &= runners.pinned
-                for point in left:
+                for point in unsettled:
                     if round_ >= _FEWEST and time.monotonic() > until:
                         return
                     shot = runners.run(*point, for_ns)
@@ -90,8 +90,8 @@ class Timings:
                     self.late += shot.late
                     if not shot.late or round_ < _FEWEST:
                         self.ns[point].append(shot.ns)
-                    done += 1
-                    step(f"repeat {1 + done // len(self.ns)} of {len(self.ns)} points")
+                    timed += 1
+                    step(f"repeat {1 + timed // len(self.ns)} of {len(self.ns)} points")
 
     def summary(self, begin: float) -> str:
         """Return what the time since ``begin`` (time.monotonic) has brought."""
@@ -171,9 +171,9 @@ def measure(
         compiler = c_compiler("threads (--openmp)")
         openmp_program(compiler)  # fails before anything is measured
     program = programs.kernels()
-    known = machinefile.facts()
-    cores = physical_cores()[: max(known.granted_cores or 1, 1)]
-    sizes = working_sets(known.caches, machinefile.granted_bytes(), quick)
+    facts = machinefile.facts()
+    cores = physical_cores()[: max(facts.granted_cores or 1, 1)]
+    sizes = working_sets(facts.caches, machinefile.granted_bytes(), quick)
     # By kernel: going from links to ones and back fills the whole memory again.
     points = [(kernel, 0) for kernel in CORE_KERNELS]
     points += [(kernel, size) for kernel in CURVE_KERNELS for size in sizes]
@@ -191,16 +191,16 @@ def measure(
         if timed.ns:
             timed.repeat(program.path, on, for_ns, start + until, partial(report, part))
             ended(f"{part}: {timed.summary(then)}")
-    found: dict[str, Any] | None = None
+    network_costs: dict[str, Any] | None = None
     missing = "not asked for (--no-network)"
     if network:
         report(PARTS[2])
         then = time.monotonic()
         try:
             share_s = _network_s(budget, time.monotonic() - start)
-            found, missing = programs.measured_both(launcher, share_s), ""
+            network_costs, missing = programs.measured_both(launcher, share_s), ""
             ended(
-                f"{PARTS[2]}: {len(found['sizes']['bytes'])} sizes of messages in "
+                f"{PARTS[2]}: {len(network_costs['sizes']['bytes'])} sizes of messages in "
                 f"{time.monotonic() - then:.1f} s"
             )
         except P3SError as error:
@@ -212,10 +212,10 @@ def measure(
         )
         ended(f"{PARTS[3]}: teams of {join_words(teams.threads)} in {teams.seconds:.1f} s")
     return Machine(
-        name=str(known.host),
+        name=str(facts.host),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         p3s_version=__version__,
-        facts=known,
+        facts=facts,
         settings={
             "quick": quick,
             "seconds": time.monotonic() - begin,
@@ -230,7 +230,7 @@ def measure(
         core={kernel: alone.costs(kernel)[0] for kernel in CORE_KERNELS},
         curves=alone.curves(CURVE_KERNELS),
         loaded=Loaded(len(cores) if shared else 1, loaded.curves(LOADED_KERNELS)),
-        network=found,
+        network=network_costs,
         network_missing=missing,
         disturbed=(*_list_disturbances(alone, loaded), *(teams.disturbed if teams else ())),
         openmp=teams,
@@ -249,19 +249,19 @@ def _silent(_text: str) -> None:
 
 def _list_disturbances(alone: Timings, loaded: Timings) -> list[str]:
     """Return what speaks against the measurement, as sentences."""
-    said = []
+    notes = []
     if shared := alone.disturbed():
-        said.append(
+        notes.append(
             f"others ran on the measured core during {shared} of {len(alone.wall_over_cpu)} "
             "timings (wall time above CPU time); measure on an idle machine"
         )
-    if taken := loaded.disturbed():
-        said.append(
-            f"others ran on the cores during {taken} of {len(loaded.wall_over_cpu)} timings "
-            "of all cores: their load is part of these curves"
+    if busy := loaded.disturbed():
+        notes.append(
+            f"others ran on the cores during {busy} of {len(loaded.wall_over_cpu)}"
+            " timings of all cores: their load is part of these curves"
         )
     if loaded.late:
-        said.append(f"{loaded.late} timings of all cores did not begin together on every core")
+        notes.append(f"{loaded.late} timings of all cores did not begin together on every core")
     spread: dict[str, float] = {}
     for timed, where in ((alone, ""), (loaded, " on all cores")):
         for (kernel, _), ns in timed.ns.items():
@@ -269,10 +269,10 @@ def _list_disturbances(alone: Timings, loaded: Timings) -> list[str]:
             spread[name] = max(spread.get(name, 0.0), _cost(ns).spread)
     if wide := {name: each for name, each in spread.items() if each > _WIDE}:
         worst = max(wide, key=lambda name: wide[name])
-        said.append(
+        notes.append(
             f"repeats of {', '.join(wide)} differ (median over least: up to "
             f"{100 * wide[worst]:.0f} % for {worst})"
         )
     if not alone.pinned:
-        said.append("the process could not be kept on one core")
-    return said
+        notes.append("the process could not be kept on one core")
+    return notes

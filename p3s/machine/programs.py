@@ -71,8 +71,8 @@ def built(source: str, compiler: str, more: Sequence[str] = ()) -> Built:
     more: flags beside FLAGS. Errors: P3SError when the compiler fails or no place is writable.
     """
     path, flags = source_of(source), (*FLAGS, *more)
-    made = compile_cached(name_of(source), [path], flags, compiler=compiler, what=path.name)
-    return Built(made, compiler, version_of(compiler), _filter_flags(flags))
+    binary = compile_cached(name_of(source), [path], flags, compiler=compiler, what=path.name)
+    return Built(binary, compiler, version_of(compiler), _filter_flags(flags))
 
 
 def kernels() -> Built:
@@ -80,8 +80,8 @@ def kernels() -> Built:
 
     Errors: P3SError, which says what to install, when there is neither, or as of :func:`built`.
     """
-    found = _came(name_of(KERNELS), KERNELS, FLAGS)
-    return found or built(KERNELS, c_compiler("the kernels of p3s machine measure"))
+    prebuilt = _came(name_of(KERNELS), KERNELS, FLAGS)
+    return prebuilt or built(KERNELS, c_compiler("the kernels of p3s machine measure"))
 
 
 def for_ranks(source: str, mpicc: str, libmpi: str | None) -> Built:
@@ -91,20 +91,20 @@ def for_ranks(source: str, mpicc: str, libmpi: str | None) -> Built:
     then. Errors: P3SError when nothing came that fits, or as of :func:`built`.
     """
     if not mpicc and libmpi is not None:
-        found = _came(name_of(source, ".so"), source, LIBRARY_FLAGS, libmpi)
-        if found is not None:
-            return found
+        prebuilt = _came(name_of(source, ".so"), source, LIBRARY_FLAGS, libmpi)
+        if prebuilt is not None:
+            return prebuilt
     return built(source, mpicc)
 
 
 def _came(name: str, source: str, flags: Sequence[str], library: str | None = None) -> Built | None:
     """Return what came compiled with P3S, None where nothing that fits did."""
     sources = [source_of(source)]
-    found = compiling.came(name, sources, flags, library)
-    made = compiling.taken(name, sources, flags, library) if found else None
-    if found is None or made is None:
+    prebuilt = compiling.came(name, sources, flags, library)
+    binary = compiling.taken(name, sources, flags, library) if prebuilt else None
+    if prebuilt is None or binary is None:
         return None
-    return Built(made, "came with P3S", found.compiler, _filter_flags(flags), library)
+    return Built(binary, "came with P3S", prebuilt.compiler, _filter_flags(flags), library)
 
 
 def _filter_flags(flags: Sequence[str]) -> str:
@@ -279,13 +279,13 @@ def measure_messages(launcher: Sequence[str] | None, budget_s: float) -> dict[st
         "two ranks",
         2,
     )
-    found = parse_network(text)
+    results = parse_network(text)
     return {
         "mpi": f"{install.family} {install.version}",
         "launcher": found_launcher.words,
         "compiler_version": program.version,
-        **found,
-        "ranges": ranges(found),
+        **results,
+        "ranges": ranges(results),
     }
 
 
@@ -328,8 +328,8 @@ def launcher_of(launcher: Sequence[str] | None, program: str | None = None) -> L
         install = next((one for one in mpi.find_mpi() if one.family == likely), None)
     else:
         install = mpi.mpi_for(program, path)
-    if install is None and (found := compiling.runtime(program, path, likely)):
-        libmpi, install = found
+    if install is None and (runtime := compiling.runtime(program, path, likely)):
+        libmpi, install = runtime
     if install is None or (kind in (mpi.OPENMPI, mpi.MPICH) and install.family != kind):
         raise P3SError(
             f"{path}: no mpicc of this launcher's MPI ({likely or kind or 'unknown'}) "
@@ -344,14 +344,14 @@ def measured_both(launcher: Sequence[str] | None, budget_s: float) -> dict[str, 
     The latter is ``inside`` of the result, where the usual launcher puts both ranks on one of the
     hosts. Errors: as in measure.
     """
-    found = measure_messages(launcher, budget_s)
-    if launcher is None or len(set(found["hosts"])) == 1:
-        return found
+    results = measure_messages(launcher, budget_s)
+    if launcher is None or len(set(results["hosts"])) == 1:
+        return results
     with contextlib.suppress(P3SError):
         inside = measure_messages(None, budget_s / 2)
-        if len(set(inside["hosts"])) == 1 and inside["hosts"][0] in found["hosts"]:
-            return {**found, "inside": inside}
-    return found
+        if len(set(inside["hosts"])) == 1 and inside["hosts"][0] in results["hosts"]:
+            return {**results, "inside": inside}
+    return results
 
 
 def _default() -> list[str]:
@@ -369,12 +369,12 @@ def _default() -> list[str]:
             return [path]
     installs = mpi.find_mpi()
     installs = installs or compiling.runtimes(installs)
-    found = [str(one.mpiexec) for one in installs if one.mpiexec is not None]
-    if not found:
+    launchers = [str(one.mpiexec) for one in installs if one.mpiexec is not None]
+    if not launchers:
         raise P3SError(
             "no MPI found; install one (for example `pip install mpich`) or run `p3s doctor`"
         )
-    return found[:1]
+    return launchers[:1]
 
 
 def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> str:
@@ -387,18 +387,18 @@ def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> st
     workers.check_may_launch()
     variables = {**launch_defaults(cores() < processes), **os.environ}
     try:
-        done = run_session(argv, timeout_s, env=variables, grace_s=_GRACE_S)
+        process = run_session(argv, timeout_s, env=variables, grace_s=_GRACE_S)
     except OSError as error:
         raise P3SError(f"{argv[0]}: cannot be started: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise P3SError(f"{argv[0]}: {who} did not end within {timeout_s:.0f} s") from error
-    if done.returncode != 0:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip(" -=*")]
+    if process.returncode != 0:
+        lines = [line.strip() for line in process.stderr.splitlines() if line.strip(" -=*")]
         raise P3SError(
-            f"{argv[0]}: {who} ended with exit code {done.returncode}: "
+            f"{argv[0]}: {who} ended with exit code {process.returncode}: "
             f"{(lines or ['no message'])[0][:160]}"
         )
-    return done.stdout
+    return process.stdout
 
 
 def parse_network(text: str) -> dict[str, Any]:
@@ -406,28 +406,28 @@ def parse_network(text: str) -> dict[str, Any]:
 
     A receive time of -1 becomes None. Errors: P3SError when something is missing.
     """
-    found: dict[str, Any] = {"hosts": [], "cores": []}
+    results: dict[str, Any] = {"hosts": [], "cores": []}
     rows: list[list[float]] = []
     try:
         for line in text.splitlines():
             match line.split():
                 case ["rank", _, host, core]:
-                    found["hosts"].append(host)
-                    found["cores"].append(int(core))
-                case ["eager" | "unattended" as what, size]:
-                    found[f"{what}_bytes"] = int(size)
+                    results["hosts"].append(host)
+                    results["cores"].append(int(core))
+                case ["eager" | "unattended" as item, size]:
+                    results[f"{item}_bytes"] = int(size)
                 case ["post", ns, median]:
-                    found["post_ns"], found["post_median_ns"] = float(ns), float(median)
-                case ["create", what, ns, median]:
-                    found.setdefault("create", {})[what] = [float(ns), float(median)]
-                case ["pack", what, size, *ns] if len(ns) == 4:
+                    results["post_ns"], results["post_median_ns"] = float(ns), float(median)
+                case ["create", item, ns, median]:
+                    results.setdefault("create", {})[item] = [float(ns), float(median)]
+                case ["pack", item, size, *ns] if len(ns) == 4:
                     row = [int(size), *map(float, ns)]
-                    found.setdefault("pack", {}).setdefault(what, []).append(row)
+                    results.setdefault("pack", {}).setdefault(item, []).append(row)
                 case ["size", *numbers] if len(numbers) == len(_COLUMNS):
                     rows.append([float(number) for number in numbers])
     except ValueError as error:
         raise P3SError(f"the two ranks printed what cannot be read: {error}") from error
-    if len(found["hosts"]) != 2 or len(rows) < 4 or "eager_bytes" not in found:
+    if len(results["hosts"]) != 2 or len(rows) < 4 or "eager_bytes" not in results:
         raise P3SError("the two ranks ended without results; does the launcher drop their output?")
     sizes: dict[str, list[Any]] = {
         name: list(column) for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=True)
@@ -436,12 +436,12 @@ def parse_network(text: str) -> dict[str, Any]:
         sizes[name] = [int(value) for value in sizes[name]]
     for name in ("receive_ns", "receive_median_ns"):
         sizes[name] = [None if value < 0 else value for value in sizes[name]]
-    found.setdefault("unattended_bytes", -1)
-    found["sizes"] = sizes
-    return found
+    results.setdefault("unattended_bytes", -1)
+    results["sizes"] = sizes
+    return results
 
 
-def ranges(found: dict[str, Any]) -> list[dict[str, Any]]:
+def ranges(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return LogGP parameters (Alexandrov et al. 1995) for eager and for rendezvous messages.
 
     One way of ``bytes`` takes o_send + L + o_receive + G bytes. G and the sum of the constants are
@@ -449,8 +449,8 @@ def ranges(found: dict[str, Any]) -> list[dict[str, Any]]:
     is what is left. g: gap between messages of a stream, of the smallest size of the range;
     ``stream_G_ns_per_byte``: what a byte costs in a stream. ``misfit``: largest relative one.
     """
-    sizes = found["sizes"]
-    eager = int(found["eager_bytes"])
+    sizes = results["sizes"]
+    eager = int(results["eager_bytes"])
     received = [value for value in sizes["receive_ns"] if value is not None]
     parts = []
     for kind in ("eager", "rendezvous"):

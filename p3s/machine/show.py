@@ -38,23 +38,23 @@ def render(machine: Machine) -> str:
     return "\n".join(parts)
 
 
-def render_files(found: FileSystem) -> list[str]:
+def render_files(files: FileSystem) -> list[str]:
     """Return what files cost: a row for each thing, a column for each number of processes."""
-    at = sorted({rate.processes for rate in found.rates})
+    at = sorted({rate.processes for rate in files.rates})
     rows: dict[tuple[str, str, str, str], dict[int, str]] = {}
-    for rate in found.rates:
+    for rate in files.rates:
         key = rate.way, rate.sharing, rate.pattern, rate.what
         text = seconds(rate.call_s) if rate.call_s or not rate.byte_s else ""
         speed = f"{size_text(1 / rate.byte_s)}/s" if rate.byte_s else ""
         rows.setdefault(key, {})[rate.processes] = " + ".join(filter(None, [text, speed]))
-    where = f" in {visible(found.directory)}" if found.directory else ""
-    limits = [f"all together at most {size_text(v)}/s ({k})" for k, v in found.limits.items()]
+    where = f" in {visible(files.directory)}" if files.directory else ""
+    limits = [f"all together at most {size_text(v)}/s ({k})" for k, v in files.limits.items()]
     head = ["way", "files", "pattern", "what", *[f"{n} process{'es' * (n > 1)}" for n in at]]
     return [
-        f"files: {visible(found.kind)}{where}; time of a call + rate of one process",
+        f"files: {visible(files.kind)}{where}; time of a call + rate of one process",
         table([[*key, *(cells.get(n, "") for n in at)] for key, cells in rows.items()], head),
         *limits,
-        *(visible(line, 300) for line in found.source),
+        *(visible(line, 300) for line in files.source),
     ]
 
 
@@ -221,7 +221,7 @@ def render_packing(pack: Mapping[str, Any]) -> list[str]:
     return [table(rows, head)]
 
 
-def clusters(found: Sequence[Cluster], usual: str) -> str:
+def clusters(networks: Sequence[Cluster], usual: str) -> str:
     """Return typical networks as a table; ``usual``: the one that is taken where none is named."""
     rows = [
         [
@@ -232,7 +232,7 @@ def clusters(found: Sequence[Cluster], usual: str) -> str:
             f"{8 / each.link['typical']:.0f} Gbit/s",
             each.label,
         ]
-        for each in found
+        for each in networks
     ]
     head = ["network", "cores a node", "8 B", "1 MiB", "link", "what it is"]
     return "\n".join(
@@ -271,10 +271,10 @@ def render_cluster(cluster: Cluster) -> str:
         f"({ends(*(f'{1 / cluster.link[end]:.3g}' for end in ('high', 'low')))})"
     )
     for level in cluster.levels:
-        which = f"{level.nodes:,} nodes" if level.nodes else "all nodes"
+        node_range = f"{level.nodes:,} nodes" if level.nodes else "all nodes"
         more = level.extra["typical"]
         text.append(
-            f"{which}: at most {level.switches} switch{'es' * (level.switches > 1)} apart"
+            f"{node_range}: at most {level.switches} switch{'es' * (level.switches > 1)} apart"
             + (f", {seconds(more * 1e-9)} more" if more else "")
         )
     text.append("")
@@ -306,7 +306,7 @@ def _range(messages: Messages, size: float) -> str:
 SHOWN = (1, 64)
 
 
-def rows_of(found: OpenMP) -> list[tuple[str, str, float]]:
+def rows_of(omp: OpenMP) -> list[tuple[str, str, float]]:
     """Return constructs with the iterations that they are shown at."""
     return [
         (name if name not in LOOPS else f"{name}, {at} a thread", name, float(at))
@@ -315,30 +315,30 @@ def rows_of(found: OpenMP) -> list[tuple[str, str, float]]:
     ]
 
 
-def render_openmp(found: OpenMP) -> list[str]:
+def render_openmp(omp: OpenMP) -> list[str]:
     """Return what was measured of threads as lines and tables."""
-    waiting = "".join(f", {k}={v}" for k, v in sorted(found.environment.items()))
-    shared = [t for t in found.threads if found.oversubscribed(t)]
-    head = [f"{t} *" if t in shared else str(t) for t in found.threads]
+    waiting = "".join(f", {k}={v}" for k, v in sorted(omp.environment.items()))
+    shared = [t for t in omp.threads if omp.oversubscribed(t)]
+    head = [f"{t} *" if t in shared else str(t) for t in omp.threads]
     rows = [
-        [label, *[seconds(found.overhead(name, t, at)) for t in found.threads]]
-        for label, name, at in rows_of(found)
+        [label, *[seconds(omp.overhead(name, t, at)) for t in omp.threads]]
+        for label, name, at in rows_of(omp)
     ]
-    rows.append(["triad, GB/s", *[f"{found.close.at(t) / 1e9:.3g}" for t in found.threads]])
-    if found.far:
-        apart = {t: f"{found.far.at(t) / 1e9:.3g}" for t in found.far.threads}
-        rows.append(["triad, threads far, GB/s", *[apart.get(t, "") for t in found.threads]])
-    if found.clock.hz:
-        rows.append(["clock, GHz", *[f"{hz / 1e9:.3g}" for hz in found.clock.hz]])
-    rows.append(["additions in a row, 1/ns", *[f"{a / 1e9:.3g}" for a in found.clock.additions]])
+    rows.append(["triad, GB/s", *[f"{omp.close.at(t) / 1e9:.3g}" for t in omp.threads]])
+    if omp.far:
+        apart = {t: f"{omp.far.at(t) / 1e9:.3g}" for t in omp.far.threads}
+        rows.append(["triad, threads far, GB/s", *[apart.get(t, "") for t in omp.threads]])
+    if omp.clock.hz:
+        rows.append(["clock, GHz", *[f"{hz / 1e9:.3g}" for hz in omp.clock.hz]])
+    rows.append(["additions in a row, 1/ns", *[f"{a / 1e9:.3g}" for a in omp.clock.additions]])
     return [
-        f"OpenMP threads: {visible(found.runtime)}, {visible(found.compiler_version)}"
-        f"{visible(waiting)}; {plural(found.cores, 'core')}, "
-        f"{plural(found.hardware_threads, 'hardware thread')}",
+        f"OpenMP threads: {visible(omp.runtime)}, {visible(omp.compiler_version)}"
+        f"{visible(waiting)}; {plural(omp.cores, 'core')}, "
+        f"{plural(omp.hardware_threads, 'hardware thread')}",
         table(rows, ["time beyond the bodies", *head]),
-        f"a read from memory: {seconds(found.memory_s)}, {seconds(found.tlb_s)} where its page has "
-        f"to be looked up, {seconds(found.line.ns[0] * 1e-9)} in {size_text(found.line.bytes[0])}",
-        *([f"clock not known: {visible(found.clock.why)}"] if not found.clock.hz else []),
+        f"a read from memory: {seconds(omp.memory_s)}, {seconds(omp.tlb_s)} where its page has "
+        f"to be looked up, {seconds(omp.line.ns[0] * 1e-9)} in {size_text(omp.line.bytes[0])}",
+        *([f"clock not known: {visible(omp.clock.why)}"] if not omp.clock.hz else []),
         *([f"* {join_words(shared)} threads share hardware threads"] if shared else []),
     ]
 
@@ -376,7 +376,7 @@ def _ratio(first: Cost, second: Cost) -> dict[str, float]:
 
 
 def _ratio_curves(first: Mapping[str, Curve], second: Mapping[str, Curve]) -> dict[str, Any]:
-    found = {}
+    ratios_of = {}
     for name in first:
         if name not in second:
             continue
@@ -391,11 +391,11 @@ def _ratio_curves(first: Mapping[str, Curve], second: Mapping[str, Curve]) -> di
             )
             for size in sizes
         ]
-        found[name] = {
+        ratios_of[name] = {
             "working_set": sizes,
             **{key: [ratio[key] for ratio in ratios] for key in ("ratio", "low", "high")},
         }
-    return found
+    return ratios_of
 
 
 def _ratio_network(first: Machine, second: Machine) -> dict[str, Any] | None:
@@ -451,26 +451,26 @@ def _compare_openmp(first: OpenMP, second: OpenMP) -> dict[str, dict[str, list[f
     By construct: ``threads`` measured on both and ``ratio``; absent where a time is 0.
     """
     both = [float(t) for t in first.threads if t in second.threads]
-    found = {}
+    ratios_of = {}
     for label, name, at in rows_of(first):
         pairs = [(t, first.overhead(name, t, at), second.overhead(name, t, at)) for t in both]
-        kept = [(t, other / one) for t, one, other in pairs if one > 0]
-        found[label] = {"threads": [t for t, _ in kept], "ratio": [r for _, r in kept]}
-    found["triad"] = {
+        ratios = [(t, other / one) for t, one, other in pairs if one > 0]
+        ratios_of[label] = {"threads": [t for t, _ in ratios], "ratio": [r for _, r in ratios]}
+    ratios_of["triad"] = {
         "threads": both,
         "ratio": [first.bandwidth(t) / second.bandwidth(t) for t in both],
     }
     reads = ((first.memory_s, second.memory_s), (first.tlb_s, second.tlb_s))
     for label, (one, other) in zip(("read", "read, page looked up"), reads, strict=True):
-        found[label] = {"threads": [1.0], "ratio": [other / one]}
-    return found
+        ratios_of[label] = {"threads": [1.0], "ratio": [other / one]}
+    return ratios_of
 
 
-def _openmp_ratios(found: dict[str, dict[str, list[float]]]) -> list[str]:
+def _openmp_ratios(ratios_of: dict[str, dict[str, list[float]]]) -> list[str]:
     """Return ratios as a table, a column per number of threads."""
-    threads = sorted({t for row in found.values() for t in row["threads"]})
+    threads = sorted({t for row in ratios_of.values() for t in row["threads"]})
     rows = []
-    for label, row in found.items():
+    for label, row in ratios_of.items():
         ratios = dict(zip(row["threads"], row["ratio"], strict=True))
         rows.append([label, *[f"{ratios[t]:.3g}" if t in ratios else "" for t in threads]])
     return [table(rows, ["threads", *[f"{t:g}" for t in threads]])]

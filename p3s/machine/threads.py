@@ -66,32 +66,32 @@ def told_hz(cpus: Sequence[int], root: Path = CPUS, info: Path = _INFO) -> float
 
     None where the system tells none.
     """
-    found = source(root, info)
-    if not found:
+    clock_source = source(root, info)
+    if not clock_source:
         return None
-    told = _of_cpufreq(root) if found == "cpufreq" else _of_cpuinfo(info)
-    known = [told[cpu] for cpu in cpus or told if cpu in told]
-    return sum(known) / len(known) if known else None
+    hz_of = _of_cpufreq(root) if clock_source == "cpufreq" else _of_cpuinfo(info)
+    clocks = [hz_of[cpu] for cpu in cpus or hz_of if cpu in hz_of]
+    return sum(clocks) / len(clocks) if clocks else None
 
 
 def _of_cpufreq(root: Path) -> dict[int, float]:
-    found = {}
+    hz_of = {}
     for folder in root.glob("cpu[0-9]*/cpufreq"):
         text = next((t for name in _FILES if (t := text_of(folder / name)).isdigit()), "")
         if text:
-            found[int(folder.parent.name[3:])] = 1e3 * int(text)
-    return found
+            hz_of[int(folder.parent.name[3:])] = 1e3 * int(text)
+    return hz_of
 
 
 def _of_cpuinfo(info: Path) -> dict[int, float]:
-    found, number = {}, -1
+    hz_of, number = {}, -1
     for line in text_of(info).splitlines():
         key, _, value = (part.strip() for part in line.partition(":"))
         if key == "processor" and value.isdigit():
             number = int(value)
         elif key == "cpu MHz":
-            found[number] = 1e6 * float(value)
-    return found
+            hz_of[number] = 1e6 * float(value)
+    return hz_of
 
 
 #: Seconds for all: whole, and --quick.
@@ -145,30 +145,30 @@ def counts(cores: int, hardware_threads: int, oversubscribe: bool) -> list[int]:
     """
     most = max(cores, hardware_threads, 1)
     powers = [1 << k for k in range(most.bit_length() + 1)]
-    found = {t for t in powers if t <= cores} | {1, cores, most}
+    thread_counts = {t for t in powers if t <= cores} | {1, cores, most}
     if oversubscribe:
-        found |= {t for t in powers if most < t < 2 * most} | {2 * most}
-    return sorted(found)
+        thread_counts |= {t for t in powers if most < t < 2 * most} | {2 * most}
+    return sorted(thread_counts)
 
 
 def teams(
-    found: Sequence[HardwareThread], cores: int, granted: int, oversubscribe: bool
+    hardware_threads: Sequence[HardwareThread], cores: int, granted: int, oversubscribe: bool
 ) -> list[Team]:
     """Return the teams to measure; granted: hardware threads that a CPU quota leaves.
 
     A far team is there where it is on other hardware threads than the close one.
     """
-    near, apart = close(found), spread_threads(found)
+    near, apart = close(hardware_threads), spread_threads(hardware_threads)
     hardware = min(len(near), granted)
-    made = []
+    teams_made = []
     for threads in counts(min(cores, hardware), hardware, oversubscribe):
         if threads > hardware:
-            made.append(Team(threads, ()))
+            teams_made.append(Team(threads, ()))
             continue
-        made.append(Team(threads, tuple(near[:threads])))
+        teams_made.append(Team(threads, tuple(near[:threads])))
         if set(near[:threads]) != set(apart[:threads]):
-            made.append(Team(threads, tuple(apart[:threads]), far=True))
-    return made
+            teams_made.append(Team(threads, tuple(apart[:threads]), far=True))
+    return teams_made
 
 
 def measure_openmp(
@@ -186,13 +186,13 @@ def measure_openmp(
     """
     begin = time.monotonic()
     program = openmp_program(compiler)
-    here, known = hardware_threads(), machinefile.facts()
-    granted = known.granted_cores or 1
-    made = teams(here, known.cores or 1, granted, oversubscribe)
-    sizes = _Sizes.of(known.caches, known.hardware_threads or 1, quick)
+    cpus, facts = hardware_threads(), machinefile.facts()
+    granted = facts.granted_cores or 1
+    teams_made = teams(cpus, facts.cores or 1, granted, oversubscribe)
+    sizes = _Sizes.of(facts.caches, facts.hardware_threads or 1, quick)
     shots, until, runtime = _Shots(list), begin + (budget_s or (QUICK_S if quick else BUDGET_S)), ""
     for round_ in range(_MOST):
-        for team in made:
+        for team in teams_made:
             if on_step:
                 on_step(f"threads: round {round_ + 1}, {team.threads} at once")
             with closing(_Running(program, team)) as running:
@@ -201,7 +201,7 @@ def measure_openmp(
         if round_ + 1 >= _FEWEST and time.monotonic() > until:
             break
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    threads = [team.threads for team in made if not team.far]
+    threads = [team.threads for team in teams_made if not team.far]
     near = _bandwidth(shots, threads, is_far=False)
     return OpenMP(
         runtime=runtime,
@@ -209,14 +209,14 @@ def measure_openmp(
         compiler_version=program.version,
         flags=program.flags,
         environment=environment,
-        cores=min(known.cores or 1, granted),
-        hardware_threads=min(len(here), granted),
-        domains=domains(here),
+        cores=min(facts.cores or 1, granted),
+        hardware_threads=min(len(cpus), granted),
+        domains=domains(cpus),
         seconds=time.monotonic() - begin,
         overheads={name: _overheads(shots, name, threads) for name in CONSTRUCTS},
         array_bytes=sizes.array,
         close=near,
-        far=_bandwidth(shots, threads, is_far=True) if any(t.far for t in made) else None,
+        far=_bandwidth(shots, threads, is_far=True) if any(t.far for t in teams_made) else None,
         line=_latency(shots, "line", sizes.line),
         page=_latency(shots, "page", sizes.page),
         clock=_clock(shots, threads),
@@ -263,8 +263,8 @@ class _Running(LineProgram):
     """The benchmarks with a team of threads."""
 
     def __init__(self, program: Built, team: Team) -> None:
-        kept = {k: v for k, v in os.environ.items() if k not in (*_OWN, *_OTHER)}
-        super().__init__([str(program.path)], {**kept, **team.environment()})
+        inherited = {k: v for k, v in os.environ.items() if k not in (*_OWN, *_OTHER)}
+        super().__init__([str(program.path)], {**inherited, **team.environment()})
         words = self.answer().split()
         self.runtime = words[2]
         if words[1] != str(team.threads):
@@ -310,15 +310,17 @@ def _measure_team(running: _Running, team: Team, sizes: _Sizes, shot_ns: int, in
 
 
 def _overheads(shots: _Shots, name: str, threads: Sequence[int]) -> tuple[Overhead, ...]:
-    found = []
+    overheads = []
     at = ITERATIONS if name in LOOPS else (1,)
     for number in threads:
-        own = [shots[name, number, iterations] for iterations in at]
+        samples = [shots[name, number, iterations] for iterations in at]
         least, medians = (
-            [_subtract_bodies(each, kind) for each in own] for kind in (min, statistics.median)
+            [_subtract_bodies(each, kind) for each in samples] for kind in (min, statistics.median)
         )
-        found.append(Overhead(number, at, tuple(least), tuple(medians), tuple(map(len, own))))
-    return tuple(found)
+        overheads.append(
+            Overhead(number, at, tuple(least), tuple(medians), tuple(map(len, samples)))
+        )
+    return tuple(overheads)
 
 
 def _subtract_bodies(timings: Sequence[list[float]], kind: Callable[[list[float]], float]) -> float:
@@ -346,10 +348,10 @@ def _columns(
 
 def _clock(shots: _Shots, threads: Sequence[int]) -> Clock:
     additions = tuple(max(shots["additions", t]) for t in threads)
-    told = [shots["hz", t] for t in threads]
-    if not all(told):
+    clocks = [shots["hz", t] for t in threads]
+    if not all(clocks):
         return Clock(tuple(threads), (), additions, "", why_unknown())
-    return Clock(tuple(threads), tuple(map(statistics.median, told)), additions, source())
+    return Clock(tuple(threads), tuple(map(statistics.median, clocks)), additions, source())
 
 
 def _note_spread(near: Bandwidth) -> list[str]:

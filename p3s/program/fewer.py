@@ -64,17 +64,17 @@ class Fewer:
         Those of all ranks last. Left out are numbers of which only one is a power of two: there
         are algorithms for these alone.
         """
-        found = {}
+        sizes = {}
         for size in range(1, len(self.dims) + 1):
-            for some in combinations(range(len(self.dims)), size):
+            for axes in combinations(range(len(self.dims)), size):
                 small, large = (
-                    prod(dims[d] for d in some) for dims in (self.dims, self.large.dims)
+                    prod(dims[d] for d in axes) for dims in (self.dims, self.large.dims)
                 )
-                found[small] = large
-        found[self.n] = self.large.n
+                sizes[small] = large
+        sizes[self.n] = self.large.n
         return tuple(
             (small, large)
-            for small, large in found.items()
+            for small, large in sizes.items()
             if (small & (small - 1) == 0) == (large & (large - 1) == 0)
         )
 
@@ -107,47 +107,47 @@ class Fewer:
         """Return the rank of this grid that stands for each rank of a longer one."""
         return self._standing_in(longer.grid, longer.grid)
 
-    def _standing_in(self, some: GridAt, whole: GridAt) -> Ints:
+    def _standing_in(self, part: GridAt, whole: GridAt) -> Ints:
         """Return the rank that stands for each of some ranks of a grid; ``whole``: all of them."""
         periods = self.periods or (1,) * len(self.dims)
         places = map(inner_places, self.dims, whole.dims, periods)
-        return _map_ranks(list(places), some, whole, self.grid)
+        return _map_ranks(list(places), part, whole, self.grid)
 
 
-def _map_ranks(places: Sequence[Ints], some: GridAt, whole: GridAt, to: GridAt) -> Ints:
+def _map_ranks(places: Sequence[Ints], part: GridAt, whole: GridAt, to: GridAt) -> Ints:
     """Return the rank of another grid for each of some ranks of a grid; ``whole``: all of them.
 
     places: the place on the other one for each along every dimension. Ranks that are not on the
     grid go to such ranks, one after the other.
     """
-    coords = np.stack([each[at] for each, at in zip(places, some.coords, strict=True)])
-    on = some.inside
-    found = np.empty(some.size, dtype=np.int64)
-    found[on] = to.rank_at(coords[:, on])
-    outside = np.searchsorted(np.flatnonzero(~whole.inside), some.r[~on])
-    found[~on] = np.flatnonzero(~to.inside)[outside]
-    return found
+    coords = np.stack([each[at] for each, at in zip(places, part.coords, strict=True)])
+    on = part.inside
+    mapped = np.empty(part.size, dtype=np.int64)
+    mapped[on] = to.rank_at(coords[:, on])
+    outside = np.searchsorted(np.flatnonzero(~whole.inside), part.r[~on])
+    mapped[~on] = np.flatnonzero(~to.inside)[outside]
+    return mapped
 
 
-def outer_places(few: int, many: int) -> Ints:
-    """Return the places of ``many`` that ``few`` stand for: as far from the nearer end."""
+def outer_places(few: int, count: int) -> Ints:
+    """Return the places of ``count`` that ``few`` stand for: as far from the nearer end."""
     at = np.arange(few)
-    return np.where(at < (few + 1) // 2, at, at + many - few)
+    return np.where(at < (few + 1) // 2, at, at + count - few)
 
 
-def inner_places(few: int, many: int, period: int = 1) -> Ints:
-    """Return which of ``few`` places stands for each of ``many``.
+def inner_places(few: int, count: int, period: int = 1) -> Ints:
+    """Return which of ``few`` places stands for each of ``count``.
 
     Within a quarter of ``few`` from an end it lies as far from that end; those between take turns
     in the half in the middle, so that what repeats from place to place (nodes, say) repeats. They
     do so in whole multiples of ``period``, as far as one fits in there.
     """
-    at = np.arange(many)
+    at = np.arange(count)
     edge = few // 4
     middle = max(few - 2 * edge, 1)
     middle = middle // period * period or middle
     inside = edge + (at - edge) % middle
-    return np.where(at < edge, at, np.where(at >= many - edge, at - many + few, inside))
+    return np.where(at < edge, at, np.where(at >= count - edge, at - count + few, inside))
 
 
 def shortest(large: GridAt, layout: str, cores: int) -> tuple[int, ...]:
@@ -162,14 +162,14 @@ def shortest(large: GridAt, layout: str, cores: int) -> tuple[int, ...]:
     slow_first = range(len(dims)) if layout == "reverse" else dimensions(layout, len(dims))
     faster = 1
     for d in reversed(list(slow_first)):
-        wanted = max(least, -(-cores // faster))
+        min_extent = max(least, -(-cores // faster))
         if len(dims) == 1:
-            wanted = max(wanted, least * cores)
+            min_extent = max(min_extent, least * cores)
         few = dims[d]
-        while few >= 2 * wanted and few % 2 == 0:
+        while few >= 2 * min_extent and few % 2 == 0:
             few //= 2
-        if few >= 2 * wanted:  # what is odd stays odd
-            few = wanted + (few - wanted) % 2
+        if few >= 2 * min_extent:  # what is odd stays odd
+            few = min_extent + (few - min_extent) % 2
         if dims[d] >= _SHORTER * few:
             dims[d] = few
         faster *= dims[d]
@@ -190,15 +190,15 @@ def periods_of(few: Fewer, cores: int) -> tuple[int, ...]:
     on = few.grid.inside
     at = np.zeros(few.dims, dtype=np.uint64)
     at[tuple(few.grid.coords[:, on])] = kind[on]
-    found = []
+    periods = []
     for d, side in enumerate(few.dims):
         middle = np.moveaxis(at, d, 0)[side // 4 : side - side // 4]
         size = len(middle)
         fits = (p for p in range(1, size // 2 + 1) if np.array_equal(middle[p:], middle[:-p]))
         period = next(fits, 1)
         both = math.lcm(period, cores)
-        found.append(both if len(few.dims) == 1 and period > 1 and both <= size else period)
-    return tuple(found)
+        periods.append(both if len(few.dims) == 1 and period > 1 and both <= size else period)
+    return tuple(periods)
 
 
 def longer(few: Fewer, dimensions: Sequence[int], times: int) -> Fewer:

@@ -64,11 +64,11 @@ def write_scaled(
     """
     if n < 1:
         raise P3SError(f"scale: {n} processes cannot be; give a count of 1 or more")
-    wanted = None if ranks is None else _check_ranks(ranks, n)
-    few = wanted is None and spread and n > MOST_RANKS
+    chosen_ranks = None if ranks is None else _check_ranks(ranks, n)
+    few = chosen_ranks is None and spread and n > MOST_RANKS
     if few:
-        wanted = spread_ranks(n)
-    if wanted is None and n > MOST_RANKS:
+        chosen_ranks = spread_ranks(n)
+    if chosen_ranks is None and n > MOST_RANKS:
         raise P3SError(f"scale: {n} processes have too many rows to write; name some with --ranks")
     call = Call(root.absolute(), n)
     target = some_dir(scaled_dir(root, n), ranks)
@@ -81,24 +81,24 @@ def write_scaled(
         times = PhaseSums(builder.costs) if builder.costs is not None else None
         uses = FileSums(len(model.items))
         tables: dict[str, TableFacts] = {}
-        tasks = [(call, some) for some in _parts(wanted, n)]
-        for k, made in enumerate(workers.run_tasks(part_of, tasks, root / MODEL)):
+        tasks = [(call, part) for part in _parts(chosen_ranks, n)]
+        for k, part_result in enumerate(workers.run_tasks(part_of, tasks, root / MODEL)):
             part = staged / f"part-{k:05d}.parquet"
-            write_bytes(part, made.data)
-            tables[part.name] = made.facts
-            sums = made.sums if sums is None else sums + made.sums
-            if times is not None and made.timed is not None:
-                times.add(made.timed)
-            if made.uses is not None:
-                uses.join(made.uses)
+            write_bytes(part, part_result.data)
+            tables[part.name] = part_result.facts
+            sums = part_result.sums if sums is None else sums + part_result.sums
+            if times is not None and part_result.timed is not None:
+                times.add(part_result.timed)
+            if part_result.uses is not None:
+                uses.join(part_result.uses)
         comms = {"schema": COMMS.schema, "schema_version": COMMS.version}
         write_json(staged / "comms.json", {**comms, "comms": evaluator.comms.to_json()})
         order = order_of(model, evaluator, places=not few)
         write_json(staged / "order.json", ORDER.data(order))
         assert sums is not None
-        out = replace(head_of(builder, sums, times, uses, wanted), tables=tables)
-        if few and wanted is not None:
-            share = n / len(wanted)
+        out = replace(head_of(builder, sums, times, uses, chosen_ranks), tables=tables)
+        if few and chosen_ranks is not None:
+            share = n / len(chosen_ranks)
             short = [replace(one, ranks=round(one.ranks * share)) for one in out.emptied]
             out = replace(out, emptied=tuple(short))
         write_json(staged / "scaled.json", SCALED.data(out), made_of)
@@ -109,11 +109,11 @@ def write_scaled(
     return out
 
 
-def _parts(wanted: np.ndarray | None, n: int) -> list[np.ndarray | range]:
+def _parts(ranks: np.ndarray | None, n: int) -> list[np.ndarray | range]:
     """Return the ranks of each part: those wanted, or all of ``n``."""
-    if wanted is None:
+    if ranks is None:
         return [range(a, min(a + RANKS_PER_PART, n)) for a in range(0, n, RANKS_PER_PART)]
-    return list(np.array_split(wanted, range(RANKS_PER_PART, len(wanted), RANKS_PER_PART)))
+    return list(np.array_split(ranks, range(RANKS_PER_PART, len(ranks), RANKS_PER_PART)))
 
 
 def _ranges(ranks: np.ndarray) -> tuple[tuple[int, int], ...]:
@@ -128,13 +128,13 @@ def some_dir(whole: Path, ranks: Sequence[int] | None) -> Path:
 
 
 def _check_ranks(ranks: Sequence[int], n: int) -> np.ndarray:
-    wanted = np.unique(np.asarray(ranks, dtype=np.int64))
-    if not len(wanted) or wanted[0] < 0 or wanted[-1] >= n:
+    distinct_ranks = np.unique(np.asarray(ranks, dtype=np.int64))
+    if not len(distinct_ranks) or distinct_ranks[0] < 0 or distinct_ranks[-1] >= n:
         raise P3SError(
-            f"scale: rank {int(wanted[-1]) if len(wanted) else 'none'} is none of the "
-            f"{n} processes; name ranks from 0 to {n - 1}"
+            f"scale: rank {int(distinct_ranks[-1]) if len(distinct_ranks) else 'none'} is none of"
+            f" the {n} processes; name ranks from 0 to {n - 1}"
         )
-    return wanted
+    return distinct_ranks
 
 
 def order_of(model: Model, evaluator: Evaluator, places: bool = True) -> TraceOrder:
@@ -153,9 +153,13 @@ def order_of(model: Model, evaluator: Evaluator, places: bool = True) -> TraceOr
         else None,
         items=tuple(
             OrderedItem(
-                it.op, it.kind, it.loops, it.at, tuple(OrderedSlot(s.when) for s in it.slots)
+                item.op,
+                item.kind,
+                item.loops,
+                item.at,
+                tuple(OrderedSlot(s.when) for s in item.slots),
             )
-            for it in model.items
+            for item in model.items
         ),
     )
 
@@ -178,15 +182,15 @@ def head_of(
     sums: RankSums,
     times: PhaseSums | None,
     uses: FileSums,
-    wanted: np.ndarray | None,
+    chosen_ranks: np.ndarray | None,
 ) -> ScaledHead:
-    """Return the head of a trace from the sums over its rows; ``wanted``: their ranks, None: all.
+    """Return the head of a trace from the sums over its rows; ``chosen_ranks``: None for all.
 
     times: of the phases, None where no time is known.
     """
     model, evaluator, files = builder.model, builder.evaluator, builder.laws.files
     n, grid = evaluator.n, evaluator.grid
-    ranks = n if wanted is None else len(wanted)
+    ranks = n if chosen_ranks is None else len(chosen_ranks)
     phases = [
         ScaledPhase(
             k,
@@ -226,19 +230,21 @@ def head_of(
         },
         traced_share=model.shares,
         unknown=tuple(
-            UnknownCall(it.op, it.site, tuple(reason.sentence for reason in it.why))
-            for it in model.items
-            if it.verdict == Verdict.UNKNOWN
+            UnknownCall(item.op, item.site, tuple(reason.sentence for reason in item.why))
+            for item in model.items
+            if item.verdict == Verdict.UNKNOWN
         ),
-        open=_open(model, n, sums.open, total),
+        open=_open_structure(model, n, sums.open, total),
         emptied=find_emptied(model, sums.short),
-        ranks=None if wanted is None else _ranges(wanted),
+        ranks=None if chosen_ranks is None else _ranges(chosen_ranks),
         files=() if files is None else uses.uses(files, model),
         files_from="" if files is None else files.source,
     )
 
 
-def _open(model: Model, n: int, part: np.ndarray, total: np.ndarray) -> OpenStructure | None:
+def _open_structure(
+    model: Model, n: int, part: np.ndarray, total: np.ndarray
+) -> OpenStructure | None:
     """Return what is open of the structure; None: nothing.
 
     part: events and bytes of it; total: all of them.

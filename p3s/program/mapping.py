@@ -107,7 +107,7 @@ def read_rank_file(path: Path, n: int) -> RankMap:
         why = err.strerror if isinstance(err, OSError) else "it is not text"
         raise P3SError(f"{path}: cannot be read ({why})") from err
     hosts: dict[int, str] = {}
-    taken: dict[tuple[str, str], int] = {}
+    rank_at_slot: dict[tuple[str, str], int] = {}
     plain = 0
     numbered = False
     for number, line in enumerate(lines, 1):
@@ -115,8 +115,8 @@ def read_rank_file(path: Path, n: int) -> RankMap:
         if not text:
             continue
         words = text.split()
-        if found := _RANKFILE_LINE.match(text):
-            rank, host = int(found[1]), found[2]
+        if match := _RANKFILE_LINE.match(text):
+            rank, host = int(match[1]), match[2]
             numbered = True
         elif len(words) == _TWO and words[0].isdigit():
             rank, host = int(words[0]), words[1]
@@ -140,8 +140,8 @@ def read_rank_file(path: Path, n: int) -> RankMap:
             both = f"on {hosts[rank]} and on {host}" if hosts[rank] != host else "there twice"
             raise P3SError(f"{path}, line {number}: rank {rank} is {both}")
         hosts[rank] = host
-        if found and _ONE_SLOT.fullmatch(slot := (found[3] or "").strip()):
-            other = taken.setdefault((host, slot), rank)
+        if match and _ONE_SLOT.fullmatch(slot := (match[3] or "").strip()):
+            other = rank_at_slot.setdefault((host, slot), rank)
             if other != rank:
                 raise P3SError(
                     f"{path}, line {number}: ranks {other} and {rank} have slot {slot} of {host}; "
@@ -152,8 +152,8 @@ def read_rank_file(path: Path, n: int) -> RankMap:
 
 def _parse_host(word: str) -> tuple[str, int]:
     """Return the host of a line, and how many ranks it is for."""
-    found = _COUNTED.fullmatch(word)
-    return (found[1], int(found[2])) if found else (word, 1)
+    match = _COUNTED.fullmatch(word)
+    return (match[1], int(match[2])) if match else (word, 1)
 
 
 def _from_hosts(path: Path, hosts: dict[int, str], n: int) -> RankMap:
@@ -161,19 +161,19 @@ def _from_hosts(path: Path, hosts: dict[int, str], n: int) -> RankMap:
     if missing:
         last = f" to {missing[-1]}" if len(missing) > 1 else ""
         raise P3SError(f"{path}: no host for rank {missing[0]}{last}; {n} ranks need {n} lines")
-    wanted = [hosts[rank] for rank in range(n)]
-    relative = [_RELATIVE.match(host) for host in wanted]
+    host_of_rank = [hosts[rank] for rank in range(n)]
+    relative = [_RELATIVE.match(host) for host in host_of_rank]
     if any(relative):
         if not all(relative):
             raise P3SError(f"{path}: hosts are named and relative (+n0); use one of the two")
-        numbers = [int(found[1]) for found in relative if found]
+        numbers = [int(match[1]) for match in relative if match]
         order = sorted(set(numbers))
         node_of = np.searchsorted(order, numbers).astype(np.int64)
         return rank_map(RANK_FILE, node_of, tuple(f"+n{number}" for number in order))
     number_of: dict[str, int] = {}
-    for host in wanted:
+    for host in host_of_rank:
         number_of.setdefault(host, len(number_of))
-    node_of = np.array([number_of[host] for host in wanted], dtype=np.int64)
+    node_of = np.array([number_of[host] for host in host_of_rank], dtype=np.int64)
     return rank_map(RANK_FILE, node_of, tuple(number_of))
 
 

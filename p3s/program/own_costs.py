@@ -60,30 +60,30 @@ def measured_creation(network: Mapping[str, Any]) -> OwnPart | None:
 
     The high end is as far above the median as the least time is below.
     """
-    found = network.get("create")
-    if not isinstance(found, Mapping) or not {"dup", "split", "free"} <= set(found):
+    measured = network.get("create")
+    if not isinstance(measured, Mapping) or not {"dup", "split", "free"} <= set(measured):
         return None
     parts = []
     for name in ("dup", "split", "free"):
-        low, median = (float(ns) for ns in found[name])
+        low, median = (float(ns) for ns in measured[name])
         parts.append((low, median, 2 * median - low))
     return OwnPart(parts[0], parts[1], parts[2], measured=True)
 
 
-def creation_ns(trace: ScaledTrace, phases: Sequence[int], own: OwnPart) -> Floats:
+def creation_ns(trace: ScaledTrace, phases: Sequence[int], costs: OwnPart) -> Floats:
     """Return the time of the run that each rank spends by itself in these calls.
 
     Shape (3, n, phases) in ns: least, usual, largest; waiting and messages are not in it.
     """
     rows = np.flatnonzero(trace.is_kind(COMM) & (trace.repeat > 0))
-    each = (_time_calls(trace, rows, own, end) * trace.repeat[rows] for end in range(3))
+    each = (_time_calls(trace, rows, costs, end) * trace.repeat[rows] for end in range(3))
     return np.stack([row_times(trace, phases, rows, ns) for ns in each])
 
 
-def _time_calls(trace: ScaledTrace, rows: Ints, own: OwnPart, end: int) -> Floats:
+def _time_calls(trace: ScaledTrace, rows: Ints, costs: OwnPart, end: int) -> Floats:
     """Return the time of one call of each row."""
     sorts, frees = (trace.is_op(*names)[rows] for names in (_SORTS, _FREES))
-    base = np.where(sorts, own.split[end], np.where(frees, own.free[end], own.dup[end]))
+    base = np.where(sorts, costs.split[end], np.where(frees, costs.free[end], costs.dup[end]))
     sizes = {c: max(len(them), 1) for c, them in trace.members.items()}
     k = np.array([sizes.get(c, 1) for c in trace.comm[rows].tolist()], dtype=np.float64)
     grows = np.where(frees, 0.0, _MEMBER_NS[end] * k)
@@ -126,11 +126,11 @@ class PackCosts:
 
 def measured_packing(network: Mapping[str, Any]) -> PackCosts | None:
     """Return what ``p3s machine measure`` found ("pack" of its costs of messages), or None."""
-    found = network.get("pack")
-    if not isinstance(found, Mapping) or not {"whole", "near", "far"} <= set(found):
+    measured = network.get("pack")
+    if not isinstance(measured, Mapping) or not {"whole", "near", "far"} <= set(measured):
         return None
-    near, far = (np.array(found[where], dtype=np.float64) for where in ("near", "far"))
-    whole = found["whole"][0]
+    near, far = (np.array(measured[where], dtype=np.float64) for where in ("near", "far"))
+    whole = measured["whole"][0]
     pack, unpack = (
         _ends(near[:, k : k + 2], far[:, k : k + 2], float(whole[k + 1])) for k in (1, 3)
     )

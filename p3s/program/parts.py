@@ -75,28 +75,28 @@ class Builder:
     @property
     def amounts(self) -> GridAt:
         """The grid whose amounts the ranks have."""
-        there = self.evaluator.amounts
-        return self.evaluator.grid if there is None else there.grid
+        larger = self.evaluator.amounts
+        return self.evaluator.grid if larger is None else larger.grid
 
     def rows(self, ranks: Sequence[int] | np.ndarray | None = None) -> Rows:
         """Return the rows of all ranks, or of some, ascending."""
-        model, evaluator, there = self.model, self.evaluator, self.evaluator.amounts
-        some = None if ranks is None else np.asarray(ranks)
-        rows = evaluator.rows(some, work=False)
-        means = evaluator.means if some is not None and len(some) < self.n else None
+        model, evaluator, larger = self.model, self.evaluator, self.evaluator.amounts
+        chosen = None if ranks is None else np.asarray(ranks)
+        rows = evaluator.rows(chosen, work=False)
+        means = evaluator.means if chosen is not None and len(chosen) < self.n else None
         large = rows
-        if there is not None:
-            means = there.means
-            large = replace(rows, rank=there.ranks[rows.rank], grid=there.grid, n=there.grid.n)
+        if larger is not None:
+            means = larger.means
+            large = replace(rows, rank=larger.ranks[rows.rank], grid=larger.grid, n=larger.grid.n)
         names = ("rank", "item", "stage", "nbytes", "repeat", "work")
         columns = {name: getattr(large, name) for name in names}
-        found = rank_work(model, large.grid, columns, means=means)
-        large = replace(large, work=of_rows(model, found, columns), means=means)
-        timed = self.costs.of(self.amounts, found) if self.costs is not None else None
+        work_found = rank_work(model, large.grid, columns, means=means)
+        large = replace(large, work=of_rows(model, work_found, columns), means=means)
+        timed = self.costs.of(self.amounts, work_found) if self.costs is not None else None
         files = self.laws.files
         return Rows(
             replace(rows, work=large.work, means=means),
-            found,
+            work_found,
             timed,
             compute_ns(model, large, timed) if timed is not None else None,
             files.times(model, large, large.n) if files is not None else None,
@@ -105,33 +105,33 @@ class Builder:
     def trace(self) -> ScaledTrace:
         """Return the scaled trace of all ranks."""
         model, large = self.model, self.amounts
-        made = self.rows()
-        item = made.rows.item
-        op, ops = _number_names([it.op for it in model.items])
-        kind, kinds = _number_names([it.kind for it in model.items])
-        known = np.array([it.verdict != Verdict.UNKNOWN for it in model.items], dtype=bool)
+        own_rows = self.rows()
+        item = own_rows.rows.item
+        op, ops = _number_names([each.op for each in model.items])
+        kind, kinds = _number_names([each.kind for each in model.items])
+        is_known = np.array([each.verdict != Verdict.UNKNOWN for each in model.items], dtype=bool)
         comms = self.evaluator.comms
         trace = build(
             self.n,
-            columns_of(model, made.rows),
-            made.rows.work if made.once is None else made.once,
+            columns_of(model, own_rows.rows),
+            own_rows.rows.work if own_rows.once is None else own_rows.once,
             op[item],
             ops,
             kind[item],
             kinds,
-            known[item],
+            is_known[item],
             {number: comms.members(number) for number in range(len(comms))},
             {k: float(phase_weight(p, large)) for k, p in enumerate(model.phases)},
             {k: p.name for k, p in enumerate(model.phases)},
         )
-        if made.files is not None:
-            trace = replace(trace, files=made.files.ns[trace.place])
+        if own_rows.files is not None:
+            trace = replace(trace, files=own_rows.files.ns[trace.place])
         return replace(trace, packed=packed_at(model, large.n))
 
 
 def _number_names(names: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
-    found = tuple(dict.fromkeys(names))
-    return np.array([found.index(name) for name in names], dtype=np.int64), found
+    distinct_names = tuple(dict.fromkeys(names))
+    return np.array([distinct_names.index(name) for name in names], dtype=np.int64), distinct_names
 
 
 def packed_at(model: Model, n: int) -> tuple[PackedCall, ...]:
@@ -139,16 +139,16 @@ def packed_at(model: Model, n: int) -> tuple[PackedCall, ...]:
     first = first_slots(model)
     return tuple(
         PackedCall(
-            it.op,
-            it.site,
+            item.op,
+            item.site,
             (int(first[k]), int(first[k + 1]) - 1),
             one.share,
             block_at({int(c): b for c, b in one.block.items()}, n),
         )
-        for k, it in enumerate(model.items)
-        if it.slots
+        for k, item in enumerate(model.items)
+        if item.slots
         for one in model.packed
-        if (one.op, one.site) == (it.op, it.site)
+        if (one.op, one.site) == (item.op, item.site)
     )
 
 
@@ -205,29 +205,29 @@ class Part:
 def part_of(call: Call, ranks: Sequence[int] | np.ndarray) -> Part:
     """Return the rows of some ranks, ascending; for whoever computes (p3s.base.workers)."""
     builder = builder_of(call)
-    made, uses = builder.rows(ranks), None
-    if made.files is not None:
+    own_rows, uses = builder.rows(ranks), None
+    if own_rows.files is not None:
         uses = FileSums(len(builder.model.items))
-        uses.add(made.rows, made.files)
-    table = _table(builder.model, made)
-    return Part(*table, _sums(builder.model, made), made.timed, uses)
+        uses.add(own_rows.rows, own_rows.files)
+    table = _table(builder.model, own_rows)
+    return Part(*table, _sums(builder.model, own_rows), own_rows.timed, uses)
 
 
 def verdicts_of(model: Model) -> list[str]:
     """Return the verdicts that a model has, in the order of the sums' shares."""
-    return sorted({it.verdict for it in model.items})
+    return sorted({item.verdict for item in model.items})
 
 
-def _sums(model: Model, made: Rows) -> RankSums:
-    rows, phases, verdicts = made.rows, len(model.phases), verdicts_of(model)
-    of_item = np.array([verdicts.index(it.verdict) for it in model.items], dtype=np.int64)
+def _sums(model: Model, part_rows: Rows) -> RankSums:
+    rows, phases, verdicts = part_rows.rows, len(model.phases), verdicts_of(model)
+    of_item = np.array([verdicts.index(each.verdict) for each in model.items], dtype=np.int64)
     work, verdict = rows.work * rows.repeat, of_item[rows.item]
-    is_open = np.array([structure_open(it) for it in model.items], dtype=bool)[rows.item]
+    is_open = np.array([structure_open(each) for each in model.items], dtype=bool)[rows.item]
     return RankSums(
         rows=len(rows.rank),
         work=np.bincount(rows.phase, weights=work, minlength=phases).astype(np.float64),
         events=np.bincount(rows.phase, minlength=phases),
-        half=made.work.half_width.sum(axis=1),
+        half=part_rows.work.half_width.sum(axis=1),
         share=np.array(
             [
                 np.bincount(verdict, weights=weights, minlength=len(verdicts))
@@ -247,7 +247,9 @@ def compute_ns(model: Model, rows: ScaledRows, timed: ComputationTimes) -> Float
         tuple(p.place): k
         for k, p in enumerate(p for phase in model.phases for p in phase.work.places)
     }
-    of_item = np.array([number.get((it.site, it.op), -1) for it in model.items], dtype=np.int64)
+    of_item = np.array(
+        [number.get((item.site, item.op), -1) for item in model.items], dtype=np.int64
+    )
     place, column = of_item[rows.item], np.searchsorted(timed.ranks, rows.rank)
     cost = timed.rest[rows.phase, column]
     if len(timed.cost):
@@ -257,12 +259,12 @@ def compute_ns(model: Model, rows: ScaledRows, timed: ComputationTimes) -> Float
 
 def first_slots(model: Model) -> Ints:
     """Return the number of each item's first slot among all slots."""
-    return starts([len(it.slots) for it in model.items])
+    return starts([len(item.slots) for item in model.items])
 
 
 def columns_of(model: Model, rows: ScaledRows) -> dict[str, Ints]:
     """Return the columns of whole numbers that a scaled trace has, by name."""
-    items, it = model.items, rows.item
+    items, item = model.items, rows.item
     tags = [one.tag if one.tag is not None else one.tag_value for one in items]
     tag = np.array([t if one.kind in P2P else -1 for t, one in zip(tags, items, strict=True)])
     return {
@@ -272,31 +274,31 @@ def columns_of(model: Model, rows: ScaledRows) -> dict[str, Ints]:
         "peer": rows.peer,
         "bytes": rows.nbytes,
         "comm": rows.comm,
-        "tag": tag.astype(np.int64)[it],
+        "tag": tag.astype(np.int64)[item],
         "root": rows.root,
         "repeat": rows.repeat,
-        "slot": first_slots(model)[it] + rows.slot,
+        "slot": first_slots(model)[item] + rows.slot,
         "stage": rows.stage,
         "turn": rows.turn,
     }
 
 
-def _table(model: Model, made: Rows) -> tuple[bytes, TableFacts]:
+def _table(model: Model, part: Rows) -> tuple[bytes, TableFacts]:
     """Return the rows of some ranks as a Parquet file, and what the head is to say of them."""
     import pyarrow as pa
 
-    items, rows, once = model.items, made.rows, made.once
-    it, each = rows.item, columns_of(model, rows)
+    items, rows, once = model.items, part.rows, part.once
+    item, each = rows.item, columns_of(model, rows)
     amounts = {name: column(each.pop(name).astype(np.int64)) for name in ("bytes", "repeat")}
     columns = {name: whole(values) for name, values in each.items()} | amounts
     columns |= {
-        "op": texts([x.op for x in items], it),
-        "kind": texts([x.kind for x in items], it),
+        "op": texts([x.op for x in items], item),
+        "kind": texts([x.kind for x in items], item),
         "work": column(rows.work.astype(np.float64)),
-        "work_unit": texts([model.work_unit], np.zeros(len(it), dtype=np.int64)),
-        "verdict": texts([x.verdict for x in items], it),
+        "work_unit": texts([model.work_unit], np.zeros(len(item), dtype=np.int64)),
+        "verdict": texts([x.verdict for x in items], item),
         **({} if once is None else {"compute_ns": column(once.astype(np.float64))}),
-        **({} if made.files is None else {"io_ns": column(made.files.ns.astype(np.float64))}),
+        **({} if part.files is None else {"io_ns": column(part.files.ns.astype(np.float64))}),
     }
     table = pa.table({name: columns[name] for name in _ORDER if name in columns})
     data = parquet_bytes(table)
@@ -313,10 +315,10 @@ def below_one(model: Model, rows: ScaledRows) -> Mapping[int, int]:
     """
     least = [
         [
-            slot.elem_bytes if it.kind in _SIZED and slot.elements.expr is not None else 0
-            for slot in it.slots
+            slot.elem_bytes if item.kind in _SIZED and slot.elements.expr is not None else 0
+            for slot in item.slots
         ]
-        for it in model.items
+        for item in model.items
     ]
     flat = np.array([number for each in least for number in each], dtype=np.int64)
     if not len(rows.rank) or not len(flat):

@@ -55,9 +55,9 @@ def places(
         cell = np.repeat(
             (steps.ranks * len(phases)).astype(narrow(n * len(phases))), np.diff(steps.start)
         )
-        known = row >= 0
-        cell[known] += column_of_row[row[known]].astype(cell.dtype)
-        cell[~known] += first
+        in_table = row >= 0
+        cell[in_table] += column_of_row[row[in_table]].astype(cell.dtype)
+        cell[~in_table] += first
         cells.append(cell)
         weights.append(np.asarray(section.steps.weight[of], dtype=np.float64))
     return Places(tuple(phases), n, tuple(cells), tuple(weights))

@@ -101,13 +101,13 @@ class ScaledTrace:
 
     def is_kind(self, kind: str) -> Bools:
         """Return which rows are of this kind."""
-        wanted = [code for code, name in enumerate(self.kinds) if name == kind]
-        return np.isin(self.kind, wanted)
+        codes = [code for code, name in enumerate(self.kinds) if name == kind]
+        return np.isin(self.kind, codes)
 
     def is_op(self, *ops: str) -> Bools:
         """Return which rows are one of these MPI calls."""
-        wanted = [code for code, name in enumerate(self.ops) if name in ops]
-        return np.isin(self.op, wanted)
+        codes = [code for code, name in enumerate(self.ops) if name in ops]
+        return np.isin(self.op, codes)
 
 
 def read_scaled(scaled_dir: Path) -> ScaledTrace:
@@ -121,14 +121,14 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
     head = scaled_head(scaled_dir)
     parts = parts_of(scaled_dir, head)
     try:
-        known = known_tables(head)
+        facts = known_tables(head)
         once = time_column(parts)
         rule = _rule_columns(parts)
         spent = _file_column(parts)
         names: dict[str, type] = dict.fromkeys((*INT_COLUMNS, *rule), int)
         names |= dict.fromkeys((once, *spent), float)
         names |= dict.fromkeys(("op", "kind", "verdict"), str)
-        tables = [read_table(part, names, known) for part in parts]
+        tables = [read_table(part, names, facts) for part in parts]
         table = pa.concat_tables(tables, promote_options="permissive")
         table = table.select(list(names)).unify_dictionaries()
         columns = {
@@ -140,8 +140,8 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
         op, ops = codes(table.column("op"))
         kind, kinds = codes(table.column("kind"))
         verdict, verdicts = codes(table.column("verdict"))
-        found = sums_of_rows(columns["repeat"], columns["bytes"], work)
-        check_sums({once if name == "work" else name: v for name, v in found.items()}, known)
+        sums = sums_of_rows(columns["repeat"], columns["bytes"], work)
+        check_sums({once if name == "work" else name: v for name, v in sums.items()}, facts)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as err:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{scaled_dir}: damaged ({why}); run p3s scale again") from err
@@ -167,9 +167,9 @@ def whole_table(scaled_dir: Path) -> pa.Table:
     read_scaled(scaled_dir)  # what it says is checked as for a prediction
     head = scaled_head(scaled_dir)
     try:
-        known = known_tables(head)
+        facts = known_tables(head)
         tables = [
-            open_table(part, known).read(use_threads=False) for part in parts_of(scaled_dir, head)
+            open_table(part, facts).read(use_threads=False) for part in parts_of(scaled_dir, head)
         ]
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowException, OSError, ValueError) as err:
@@ -185,8 +185,8 @@ def read_order(scaled_dir: Path) -> TraceOrder:
     order = ORDER.read(path)
     try:
         check_loops(order.loops or (), order.items)
-        known = order.coordinates
-        if known is not None and [len(c) for c in known] != [order.n] * len(order.grid):
+        coordinates = order.coordinates
+        if coordinates is not None and [len(c) for c in coordinates] != [order.n] * len(order.grid):
             raise ValueError("the coordinates are not those of all ranks")
     except (P3SError, ValueError, TypeError) as err:
         raise unusable(path, err, "run p3s scale again") from err
@@ -217,7 +217,7 @@ def build(
     ops: tuple[str, ...],
     kind: Ints,
     kinds: tuple[str, ...],
-    known: Bools,
+    is_known: Bools,
     members: Mapping[int, Ints],
     weights: Mapping[int, float],
     names: Mapping[int, str] | None = None,
@@ -231,7 +231,7 @@ def build(
         n=n,
         **ints,
         work=work[order],
-        known=known[order],
+        known=is_known[order],
         op=op[order],
         kind=kind[order],
         ops=ops,
@@ -265,8 +265,8 @@ def scaled_head(scaled_dir: Path) -> dict[str, Any]:
 
 
 def _read_head(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = to_data(SCALED.read(path))
-    return found
+    content: dict[str, Any] = to_data(SCALED.read(path))
+    return content
 
 
 _last_head = LastRead(_read_head, files=16)
@@ -290,12 +290,12 @@ def read_members(scaled_dir: Path) -> dict[int, Ints]:
     Raises P3SError where it is damaged, or asks for too much memory.
     """
     path = Path(scaled_dir) / "comms.json"
-    found = COMMS.read(path)
-    asked = 8 * sum(one.entries for one in found.comms)
-    if asked > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
-        raise DamagedFile(f"{path}: damaged (it asks for {asked:,} bytes); run p3s scale again")
+    comms = COMMS.read(path)
+    room = 8 * sum(one.entries for one in comms.comms)
+    if room > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
+        raise DamagedFile(f"{path}: damaged (it asks for {room:,} bytes); run p3s scale again")
     members: dict[int, Ints] = {}
-    for one in found.comms:
+    for one in comms.comms:
         if one.number is not None:  # several that are shifts of each other
             offsets = _runs(one.offsets or ())
             for k, first in enumerate(_runs(one.firsts or ()).tolist()):

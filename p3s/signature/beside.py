@@ -97,24 +97,24 @@ class Form(Generic[T]):
         if not path.exists():
             return None
         try:
-            head, rows = self._checked(path, n)
+            head, rows = self._read_checked(path, n)
         except (OSError, KeyError, ValueError, ShapeError, pa.ArrowException) as err:
             why = (" ".join(str(err).split()) or type(err).__name__)[:100]
             raise DamagedFile(f"{path}: damaged ({why}); run p3s characterize again") from err
         return self.kind(head.nodes, rows[:, 0], rows[:, 1], rows[:, 2:], head.inside)
 
-    def _checked(self, path: Path, n: int) -> tuple[Head, np.ndarray]:
+    def _read_checked(self, path: Path, n: int) -> tuple[Head, np.ndarray]:
         file = open_table(path, None)
         head = from_data(Head, parse_json((file.schema_arrow.metadata or {})[self.key]), more=True)
         if head.version > self.version or head.np != n:
             raise ValueError(f"it is of version {head.version} and {head.np} processes")
         lacks = self.added if head.version < self.version else ()
-        wanted = [name for name in self.columns if name not in lacks]
+        stored = [name for name in self.columns if name not in lacks]
         table = checked_columns(
-            file.read(wanted, use_threads=False), dict.fromkeys(wanted, int), path.name
+            file.read(stored, use_threads=False), dict.fromkeys(stored, int), path.name
         )
         rows = np.zeros((table.num_rows, len(self.columns)), dtype=np.int64)
-        for name in wanted:
+        for name in stored:
             rows[:, self.columns.index(name)] = numbers(table.column(name))
         check_range(rows[:, 0], 0, n, "a rank")
         check_range(rows[:, 1], 0, len(head.nodes), "a place")
@@ -128,8 +128,8 @@ class Form(Generic[T]):
 
     def _facts(self, head: Head, rows: np.ndarray) -> TableFacts:
         """Return number of rows, digest of rows and head, and sums of columns."""
-        own = json.dumps(to_data(head), sort_keys=True).encode()
-        digest = digest_of(own + b"\0" + np.ascontiguousarray(rows, dtype="<i8").tobytes())
+        head_bytes = json.dumps(to_data(head), sort_keys=True).encode()
+        digest = digest_of(head_bytes + b"\0" + np.ascontiguousarray(rows, dtype="<i8").tobytes())
         columns = {name: rows[:, self.columns.index(name)] for name in self.sums}
         sums = {name: float(column.sum(dtype=np.float64)) for name, column in columns.items()}
         return TableFacts(len(rows), digest, sums)

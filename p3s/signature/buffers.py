@@ -40,12 +40,12 @@ def add_rank(uses: Uses, columns: Mapping[str, np.ndarray], times: np.ndarray) -
 
     ``times``: how often the rank makes each call of the run.
     """
-    found = {"messages": int(times[columns["messages"]].sum())}
+    totals = {"messages": int(times[columns["messages"]].sum())}
     for kind in _KINDS:
         mine = columns[kind]
-        found[kind] = int(times[mine].sum())
-        found[f"{kind}_bytes"] = int((times[mine] * columns["bytes"][mine]).sum())
-    uses.update(found)
+        totals[kind] = int(times[mine].sum())
+        totals[f"{kind}_bytes"] = int((times[mine] * columns["bytes"][mine]).sum())
+    uses.update(totals)
 
 
 def count_gaps(calls: Sequence[Call], node: np.ndarray, nodes: int) -> np.ndarray:
@@ -54,16 +54,16 @@ def count_gaps(calls: Sequence[Call], node: np.ndarray, nodes: int) -> np.ndarra
     ``node``: of each call; receives count, too. Shape (number, 5), the call's number first.
     """
     moves = [kind_of(call.op) in _MOVES or kind_of(call.op) == RECV for call in calls]
-    some = np.zeros(nodes, dtype=bool)
-    some[[node[i] for i, call in enumerate(calls) if moves[i] and call.block]] = True
+    has_gaps = np.zeros(nodes, dtype=bool)
+    has_gaps[[node[i] for i, call in enumerate(calls) if moves[i] and call.block]] = True
     rows = [
         (i, node[i], call.bytes, call.bytes * (call.block > 0), -(-call.bytes // (call.block or 1)))
         for i, call in enumerate(calls)
-        if moves[i] and some[node[i]]
+        if moves[i] and has_gaps[node[i]]
     ]
-    found = np.array(rows, dtype=np.int64).reshape(-1, 5)
-    found[found[:, 3] == 0, 4] = 0
-    return found
+    table = np.array(rows, dtype=np.int64).reshape(-1, 5)
+    table[table[:, 3] == 0, 4] = 0
+    return table
 
 
 def add_pieces(
@@ -86,8 +86,8 @@ def add_pieces(
 def join_pieces(pieces: Pieces, other: Pieces) -> None:
     """Add the pieces of other ranks of the same run."""
     for key, values in other.items():
-        own = pieces.get(key, [0] * len(values))
-        pieces[key] = [a + b for a, b in zip(own, values, strict=True)]
+        totals = pieces.get(key, [0] * len(values))
+        pieces[key] = [a + b for a, b in zip(totals, values, strict=True)]
 
 
 def sentences(by_count: Mapping[str, Any], packed: bool = False) -> list[str]:
@@ -99,8 +99,8 @@ def sentences(by_count: Mapping[str, Any], packed: bool = False) -> list[str]:
         return []
     np_ = max(by_count, key=int)
     return [
-        f"{text} at {processes(int(np_))} {what}"
-        for kind, what in (
+        f"{text} at {processes(int(np_))} {explanation}"
+        for kind, explanation in (
             ("device", "are in device memory, the network's figures are of host memory"),
             ("scattered", f"use non-contiguous datatypes{_COST[packed]}"),
         )

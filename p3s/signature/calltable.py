@@ -91,9 +91,9 @@ def call_table(calls: Iterable[Call], size: int) -> CallTable:
     message = ((role >= SEND) & (role <= POSTED_RECV)) | probes
     receives = (role == RECV) | (role == POSTED_RECV)
     vague = receives & (tag < 0)  # MPI_ANY_TAG, and not known what it received
-    known = message & (peer >= 0) & (peer < size) & ~vague
+    partner_known = message & (peer >= 0) & (peer < size) & ~vague
     way = np.full(len(calls), -1, dtype=np.int32)
-    rows = np.flatnonzero(known)
+    rows = np.flatnonzero(partner_known)
     _, label = np.unique(comm[rows] << 32 | tag[rows] & 0xFFFFFFFF, return_inverse=True)
     distinct, inverse = np.unique(label * size + peer[rows], return_inverse=True)
     way[rows] = inverse
@@ -109,7 +109,7 @@ def call_table(calls: Iterable[Call], size: int) -> CallTable:
         marked(_MATCHED_RECVS),
         marked(frozenset({ops.SENDRECV_RECV})),
         message & (peer == PROC_NULL) & ~probes,
-        message & ~known & (peer != PROC_NULL) & ~probes,
+        message & ~partner_known & (peer != PROC_NULL) & ~probes,
         marked(frozenset({"MPI_Finalize"})),
     )
 
@@ -145,8 +145,10 @@ def posting_order(trace: RankTrace, table: CallTable) -> Ints | None:
         way = table.way[call[at]]
         turn = np.arange(len(at)) - np.searchsorted(way, way)
         sides.append((at, way.astype(np.int64) << 32 | turn))
-    (fetches, wanted), (probes, there) = sides
-    _, mine, theirs = np.intersect1d(wanted, there, assume_unique=True, return_indices=True)
+    (fetches, fetch_keys), (probes, probe_keys) = sides
+    _, mine, theirs = np.intersect1d(
+        fetch_keys, probe_keys, assume_unique=True, return_indices=True
+    )
     order[fetches[mine]] = order[probes[theirs]]
     return order
 
@@ -156,9 +158,9 @@ def completions(trace: RankTrace) -> NDArray[np.int32]:
 
     A blocking call completes itself; a cancelled request is completed, but nothing arrived.
     """
-    found = np.full(len(trace.call), -1, dtype=np.int32)
-    found[trace.done[:, 1]] = trace.done[:, 0]
-    return found
+    completed_by = np.full(len(trace.call), -1, dtype=np.int32)
+    completed_by[trace.done[:, 1]] = trace.done[:, 0]
+    return completed_by
 
 
 Edge = tuple[int, int]
@@ -202,11 +204,11 @@ def _exact_order(nodes: list[int], weight: Mapping[Edge, int]) -> list[int]:
         total, last = min(options)
         best[chosen] = (total, -last)
     order = []
-    left = (1 << size) - 1
-    while left:
-        last = best[left][1]
+    remaining = (1 << size) - 1
+    while remaining:
+        last = best[remaining][1]
         order.append(nodes[last])
-        left &= ~(1 << last)
+        remaining &= ~(1 << last)
     return order[::-1]
 
 
@@ -226,17 +228,17 @@ def _local_order(order: list[int], weight: Mapping[Edge, int]) -> tuple[int, lis
         for v in list(order):
             at = place[v]
             # Cost of v at place 0: everything that leads to v comes from behind it.
-            cost = best = here = into[v]
+            cost = best = current_cost = into[v]
             where = 0
             for k, change in sorted(
                 (place[u] - (place[u] > at), change) for u, change in behind[v].items()
             ):
                 cost += change
                 if k < at:
-                    here = cost
+                    current_cost = cost
                 if cost < best:
                     best, where = cost, k + 1
-            if best < here:
+            if best < current_cost:
                 order = order[:at] + order[at + 1 :]
                 order.insert(where, v)
                 place = {v: k for k, v in enumerate(order)}

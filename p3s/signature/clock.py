@@ -149,7 +149,7 @@ class SegmentTimes:
         if not self._codes:
             return no_times()
         out = np.empty((len(code), 1 + len(QUANTILES)))
-        out[:, 0], time_at = self._ordered(code, int(count.sum()))
+        out[:, 0], time_at = self._sort_segments(code, int(count.sum()))
         begin = np.cumsum(count) - count
         for k, share in enumerate(QUANTILES):
             at = share * (count - 1)
@@ -159,7 +159,7 @@ class SegmentTimes:
             out[:, 1 + k] = below + (at - low) * (above - below)
         return out
 
-    def _ordered(self, code: Ints, events: int) -> tuple[Ints, Callable[[Ints], Ints]]:
+    def _sort_segments(self, code: Ints, events: int) -> tuple[Ints, Callable[[Ints], Ints]]:
         """Return the sum of each segment, and the k-th time in order of segments, then of size."""
         total = np.zeros(len(code), dtype=np.int64)
         low = min(int(ns.min()) for ns in self._ns)
@@ -173,10 +173,10 @@ class SegmentTimes:
             segment = index_in(code, self._codes.pop()).astype(np.int64)
             ns = self._ns.pop().astype(np.int64)
             np.add.at(total, segment, ns)  # whole numbers: floats would lose digits of long runs
-            here = slice(at, at + len(ns))
-            key[here] = segment << bits | ns - low if fits else segment
+            block = slice(at, at + len(ns))
+            key[block] = segment << bits | ns - low if fits else segment
             if not fits:
-                more[here] = ns
+                more[block] = ns
             at += len(ns)
         if fits:  # one sort of numbers is much faster than two of places
             key.sort()

@@ -42,13 +42,13 @@ def copied_calls(table: PointTable, functions: Mapping[str, tuple[str, ...]]) ->
     pairs = {(a, b) for a, b in pairs if facts[a].meets(facts[b])}
     while True:
         of_class = _classes(functions, pairs)
-        kept = {
+        confirmed = {
             (a, b) for a, b in pairs if graph.inside(a, b, of_class) or graph.inside(b, a, of_class)
         }
-        kept -= _find_mixed(of_class, kept)
-        if kept == pairs:
+        confirmed -= _find_mixed(of_class, confirmed)
+        if confirmed == pairs:
             return of_class
-        pairs = kept
+        pairs = confirmed
 
 
 def replaced_waits(table: PointTable, functions: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
@@ -62,7 +62,7 @@ def replaced_waits(table: PointTable, functions: Mapping[str, tuple[str, ...]]) 
     out = {}
     for test in (site for site in functions if ops[site] <= set(WAITS) and len(ops[site]) == 1):
         wait = {WAITS[op] for op in ops[test]}
-        found = [
+        waits = [
             site
             for site in functions
             if ops[site] == wait
@@ -71,8 +71,8 @@ def replaced_waits(table: PointTable, functions: Mapping[str, tuple[str, ...]]) 
             and (_done_before(table, graph, test, site) or graph.instead(test, site))
             and _requests(table, test) <= _requests(table, site) | {0}
         ]
-        if len(found) == 1:
-            out[test] = found[0]
+        if len(waits) == 1:
+            out[test] = waits[0]
     return out
 
 
@@ -80,15 +80,15 @@ def _done_before(table: PointTable, graph: _Graph, test: str, wait: str) -> bool
     """Tell whether a wait always follows a test that succeeded, then with nothing to do."""
     if graph.behind[test] != {wait}:
         return False
-    done = np.zeros((2, table.np), dtype=np.int64)
+    events = np.zeros((2, table.np), dtype=np.int64)
     for rank, group, nbytes, count in zip(
         *(getattr(table, name).tolist() for name in ("rank", "group", "nbytes", "count")),
         strict=True,
     ):
         site = table.groups[group].site
         if site == test or (site == wait and nbytes == 0):
-            done[int(site == wait), rank] += count
-    return bool(np.array_equal(done[0], done[1]))
+            events[int(site == wait), rank] += count
+    return bool(np.array_equal(events[0], events[1]))
 
 
 def _requests(table: PointTable, site: str) -> set[int]:
@@ -110,9 +110,9 @@ def calls_by_rank(table: PointTable) -> dict[str, np.ndarray]:
     number = {site: k for k, site in enumerate(dict.fromkeys(site for site, _ in table.nodes))}
     of_node = np.array([number[site] for site, _ in table.nodes], dtype=np.int64)
     edges = table.edges[table.edges[:, 2] >= 0]
-    made = np.zeros((len(number), table.np), dtype=np.int64)
-    np.add.at(made, (of_node[edges[:, 2]], edges[:, 0]), edges[:, 3])
-    return dict(zip(number, made, strict=True))
+    calls = np.zeros((len(number), table.np), dtype=np.int64)
+    np.add.at(calls, (of_node[edges[:, 2]], edges[:, 0]), edges[:, 3])
+    return dict(zip(number, calls, strict=True))
 
 
 def _unlike(a: np.ndarray, b: np.ndarray) -> bool:
@@ -139,8 +139,8 @@ def _candidates(
         kind = alike.setdefault((plain, frozenset(ops[site]), component[site]), {})
         kind.setdefault(calls[site].tobytes(), []).append(site)
     for kind in alike.values():
-        for some, others in _unlike_pairs(kind, calls):
-            for a, b in ((min(pair), max(pair)) for pair in product(some, others)):
+        for group, others in _unlike_pairs(kind, calls):
+            for a, b in ((min(pair), max(pair)) for pair in product(group, others)):
                 differ = (
                     f == g and x != y
                     for f, g, x, y in zip(
@@ -155,12 +155,12 @@ def _unlike_pairs(
     kind: Mapping[bytes, list[str]], calls: Mapping[str, np.ndarray]
 ) -> Iterable[tuple[list[str], list[str]]]:
     """Yield the sites that are made alike beside those of which no rank makes as many."""
-    for some, others in combinations(kind.values(), 2):
-        if _unlike(calls[some[0]], calls[others[0]]):
-            yield some, others
-    for some in kind.values():
-        if not calls[some[0]].any():
-            yield from (([a], [b]) for a, b in combinations(some, 2))
+    for group, others in combinations(kind.values(), 2):
+        if _unlike(calls[group[0]], calls[others[0]]):
+            yield group, others
+    for group in kind.values():
+        if not calls[group[0]].any():
+            yield from (([a], [b]) for a, b in combinations(group, 2))
 
 
 @dataclass
@@ -301,12 +301,12 @@ class KnownSites:
             site: one for site in (*sites, *same) if (one := same.get(site, site)) not in lines
         }
 
-    def of_graph(self, least: int, own: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return site -> the one that stands for it; own: as ``least`` processes alone tell.
+    def of_graph(self, least: int, decisions: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return site -> the one that stands for it; decisions: as ``least`` processes alone tell.
 
         Of the counts from ``least`` on the largest decides that has the site.
         """
-        by_graph = self.by_graph if own is None else {**self.by_graph, least: own}
+        by_graph = self.by_graph if decisions is None else {**self.by_graph, least: decisions}
         out: dict[str, str] = {}
         for n in sorted((n for n in by_graph if n >= least), reverse=True):
             for site, one in by_graph[n].items():
@@ -330,51 +330,51 @@ class Copies:
 
 def known_sites(signatures: Mapping[int, Mapping[str, Any]]) -> KnownSites:
     """Return what signatures say, by count: the content of their files."""
-    known = KnownSites()
+    sites = KnownSites()
     for n, data in signatures.items():
         lines, same, waits = (data.get(key, {}) for key in ("lines", "same", "waits"))
-        known.add(n, lines, same, waits, data["sites"])
-    return known
+        sites.add(n, lines, same, waits, data["sites"])
+    return sites
 
 
-def copies_of(table: PointTable, found: Chains) -> Copies:
-    """Return what a run tells of its sites; found: their call stacks."""
+def copies_of(table: PointTable, stacks: Chains) -> Copies:
+    """Return what a run tells of its sites; stacks: their call stacks."""
     ops = operations(table.nodes)
     lines = {}
-    for site, made in ops.items():
-        if site in found.lines:
-            text = "\0".join([*sorted(made), *found.lines[site]])
+    for site, site_ops in ops.items():
+        if site in stacks.lines:
+            text = "\0".join([*sorted(site_ops), *stacks.lines[site]])
             digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8)
             lines[site] = digest.hexdigest()
-    functions = {site: names for site, names in found.functions.items() if site in ops}
+    functions = {site: names for site, names in stacks.functions.items() if site in ops}
     bare = {site: names for site, names in functions.items() if site not in lines}
     return Copies(lines, copied_calls(table, bare), replaced_waits(table, functions))
 
 
-def sites_of(table: PointTable, copies: Copies, known: KnownSites) -> Sites:
+def sites_of(table: PointTable, copies: Copies, known_sites: KnownSites) -> Sites:
     """Return how the sites of a run are taken, from what it and others of the study tell."""
-    same = _same_sites(table, copies, known)
-    waits = {**copies.waits, **known.waits}
+    same = _same_sites(table, copies, known_sites)
+    waits = {**copies.waits, **known_sites.waits}
     return Sites(
         same=same,
         waits={same.get(test, test): same.get(wait, wait) for test, wait in waits.items()},
     )
 
 
-def _same_sites(table: PointTable, copies: Copies, known: KnownSites) -> dict[str, str]:
+def _same_sites(table: PointTable, copies: Copies, study: KnownSites) -> dict[str, str]:
     """Return site -> the site that stands for it too, those that stay themselves left out."""
     of_chain: dict[str, list[str]] = {}
     for site, chain in sorted(copies.lines.items()):
         of_chain.setdefault(chain, []).append(site)
     calls = calls_by_rank(table)
-    by_graph = known.of_graph(table.np, copies.by_graph)
+    by_graph = study.of_graph(table.np, copies.by_graph)
     out = {site: by_graph[site] for site in copies.by_graph if by_graph[site] != site}
     for chain, sites in of_chain.items():
-        there = known.sites.get(chain, [])
-        if chain in known.merged or _differ([calls[s] for s in sites]):
-            first, stay = known.merged.get(chain, (there or sites)[0]), []
+        named = study.sites.get(chain, [])
+        if chain in study.merged or _differ([calls[s] for s in sites]):
+            first, stay = study.merged.get(chain, (named or sites)[0]), []
         else:  # one site, or calls that differ: what other counts know keeps its name
-            first, stay = (there or sites)[0], there if len(sites) == 1 else sites
+            first, stay = ((named or sites)[0], named if len(sites) == 1 else sites)
         out.update({s: first for s in sites if s != first and s not in stay})
     return out
 
@@ -385,15 +385,15 @@ def _differ(calls: Sequence[np.ndarray]) -> bool:
 
 
 def find_contradictions(
-    signatures: Mapping[int, Mapping[str, Any]], known: KnownSites
+    signatures: Mapping[int, Mapping[str, Any]], known_sites: KnownSites
 ) -> list[int]:
     """Return the counts whose signatures take sites otherwise than all of them tell."""
     out = []
     for n, data in signatures.items():
         lines, nodes = data.get("lines", {}), data["nodes"]
-        apart = any(site in known.waits and op in WAITS for site, op in nodes)
-        apart |= any(known.merged.get(chain, site) != site for site, chain in lines.items())
-        by_graph = known.of_graph(n)
-        if apart or any(by_graph[s] != one for s, one in known.by_graph.get(n, {}).items()):
+        apart = any(site in known_sites.waits and op in WAITS for site, op in nodes)
+        apart |= any(known_sites.merged.get(chain, site) != site for site, chain in lines.items())
+        by_graph = known_sites.of_graph(n)
+        if apart or any(by_graph[s] != one for s, one in known_sites.by_graph.get(n, {}).items()):
             out.append(n)
     return out

@@ -21,10 +21,10 @@ def strongly_connected(nodes: Iterable[int], edges: Iterable[Edge]) -> list[set[
     if not inner:
         return [{v} for v in names]
     graph = coo_array(([1] * len(inner), tuple(zip(*inner, strict=True))), (len(at), len(at)))
-    found: dict[int, set[int]] = {}
+    components: dict[int, set[int]] = {}
     for v, label in zip(names, connected_components(graph, connection="strong")[1], strict=True):
-        found.setdefault(int(label), set()).add(v)
-    return list(found.values())
+        components.setdefault(int(label), set()).add(v)
+    return list(components.values())
 
 
 def cyclic(comp: set[int], edges: set[Edge]) -> bool:

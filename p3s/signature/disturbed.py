@@ -37,22 +37,22 @@ def disturbances(parts: Sequence[Part], shared: Sequence[bool]) -> list[list[str
     """
     totals = [_column(part, "time_ns").sum() for part in parts]
     least = min(totals, default=0)
-    found = []
-    for part, total, many in zip(parts, totals, shared, strict=True):
-        said = []
-        if not many and part.time_unit == clock.CPU:
-            said += _off_core(part)
-        elif not many:
-            said += _note_preemption(part)
+    reasons_by_repeat = []
+    for part, total, cores_shared in zip(parts, totals, shared, strict=True):
+        reasons = []
+        if not cores_shared and part.time_unit == clock.CPU:
+            reasons += _off_core(part)
+        elif not cores_shared:
+            reasons += _note_preemption(part)
         noise = _NOISE_NS * int(part.segments[:, 3].sum())
         if total > (1 + _OVER_LEAST) * least + noise:
             over = total / least - 1 if least else 1.0
-            said.append(
+            reasons.append(
                 f"took {100 * over:.0f} % more computation time than the least of the"
                 f" {len(parts)} repeats"
             )
-        found.append(said)
-    return found
+        reasons_by_repeat.append(reasons)
+    return reasons_by_repeat
 
 
 def _column(part: Part, name: str) -> Ints:

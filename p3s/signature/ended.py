@@ -64,8 +64,8 @@ class Steps:
         name = np.zeros((len(node), 2 * levels + 1), dtype=">u4")
         index = loop_indices(parse(nest, node))
         for level in range(levels + 1):
-            here = (depth >= level)[node]
-            name[here, 2 * level] = 1 + self._between(level, depth)[node[here]]
+            at_level = (depth >= level)[node]
+            name[at_level, 2 * level] = 1 + self._loop_positions(level, depth)[node[at_level]]
             if level < levels:
                 deeper = (depth > level)[node]
                 name[deeper, 2 * level + 1] = 1 + index[deeper, level]
@@ -74,7 +74,7 @@ class Steps:
         at = np.flatnonzero(begins)
         return [row.tobytes() for row in name[at]], at
 
-    def _between(self, level: int, depth: Ints) -> Ints:
+    def _loop_positions(self, level: int, depth: Ints) -> Ints:
         """Return of each node where it is among the regular loops of a level: odd numbers are in
         one, even ones between two."""
         nest, out = self.nest, np.zeros(len(depth), dtype=np.int64)
@@ -127,23 +127,23 @@ class Rest:
                 )
             sites.append(each.site)
             site.append(each.site.key)
-        made = np.arange(len(run.calls), len(calls))
-        nothing = np.zeros(len(made), dtype=np.int64)
+        added_calls = np.arange(len(run.calls), len(calls))
+        zeros = np.zeros(len(added_calls), dtype=np.int64)
         ends = rt.start_ns + rt.elapsed_ns
-        steps = np.append(np.maximum(np.diff(ends, prepend=ends[:1]), 0), nothing)[index]
-        elapsed = np.append(rt.elapsed_ns, nothing)[index]
+        steps = np.append(np.maximum(np.diff(ends, prepend=ends[:1]), 0), zeros)[index]
+        elapsed = np.append(rt.elapsed_ns, zeros)[index]
         rt = replace(
             rt,
             complete=True,
             problem="",
-            call=np.append(rt.call, made).astype(np.int32)[index],
+            call=np.append(rt.call, added_calls).astype(np.int32)[index],
             start_ns=ends[:1].sum() + np.cumsum(steps) - elapsed,
             elapsed_ns=elapsed,
-            work=np.append(rt.work, nothing)[index],
-            counters=np.pad(rt.counters, ((0, len(made)), (0, 0)))[index]
+            work=np.append(rt.work, zeros)[index],
+            counters=np.pad(rt.counters, ((0, len(added_calls)), (0, 0)))[index]
             if len(rt.counters)
             else rt.counters,
-            thread=None if rt.thread is None else np.pad(rt.thread, (0, len(made)))[index],
+            thread=None if rt.thread is None else np.pad(rt.thread, (0, len(added_calls)))[index],
             threads=rt.threads and threads_again(rt.threads, index),
             done=no_pairs(),
             cancelled=no_events().astype(bool),
@@ -151,7 +151,7 @@ class Rest:
         )
         whole = _OneRank(run.np, ranks[0], rt)
         run = replace(run, calls=tuple(calls), sites=tuple(sites), ranks=whole, problems={})
-        tests = np.append(logical.tests, nothing.astype(bool))
+        tests = np.append(logical.tests, zeros.astype(bool))
         return Completions(run, site, tests, logical.sums)
 
     def _events(
@@ -165,17 +165,17 @@ class Rest:
         node = np.array(of_call, dtype=np.int64)[rt.call]
         names, at = self.steps.of(node)
         place = {name: k for k, name in enumerate(self.names)}
-        made = np.array([place.get(name, -1) for name in names], dtype=np.int64)
-        cut = int(made[-1])  # under way
-        there = np.zeros(len(place), dtype=bool)
-        there[made] = True
-        if made.min() < 0 or (self.always & ~there)[:cut].any():
+        places_of_steps = np.array([place.get(name, -1) for name in names], dtype=np.int64)
+        cut = int(places_of_steps[-1])  # under way
+        present = np.zeros(len(place), dtype=bool)
+        present[places_of_steps] = True
+        if places_of_steps.min() < 0 or (self.always & ~present)[:cut].any():
             raise P3SError(
                 f"rank {rt.rank}: its iterations are not those of the counts traced in full; trace"
                 " again without --stop"
             )
         begin = np.full(cut + 1, at[-1], dtype=np.int64)
-        begin[made] = at
+        begin[places_of_steps] = at
         begin = np.minimum.accumulate(begin[::-1])[::-1]  # a step that is not there is empty
         parts: list[Ints] = [np.arange(at[-1])]
         later: list[tuple[LaterCall | Twin, int]] = []
@@ -210,18 +210,18 @@ class Rest:
         of what was seen. Where there is none, -1 less its number in ``alike``."""
         out = -1 - self.alike[cut:]
         for number in (self.alike, self.same):
-            seen = np.argsort(number[:cut], kind="stable")
-            wanted = np.argsort(number[cut:], kind="stable")
-            of_seen, of_wanted = number[:cut][seen], number[cut:][wanted]
+            traced = np.argsort(number[:cut], kind="stable")
+            missing = np.argsort(number[cut:], kind="stable")
+            of_seen, of_wanted = number[:cut][traced], number[cut:][missing]
             for each in np.unique(of_wanted).tolist():
-                mine = seen[np.searchsorted(of_seen, each) : np.searchsorted(of_seen, each + 1)]
+                mine = traced[np.searchsorted(of_seen, each) : np.searchsorted(of_seen, each + 1)]
                 a, b = np.searchsorted(of_wanted, [each, each + 1])
                 if len(mine):
-                    out[wanted[a:b]] = np.resize(mine[len(mine) // 2 :], b - a)
+                    out[missing[a:b]] = np.resize(mine[len(mine) // 2 :], b - a)
         for at in np.flatnonzero(out < 0).tolist():
             larger, _ = self.within.get(-1 - int(out[at]), (-1, None))
-            seen = np.flatnonzero(self.alike[:cut] == larger)
-            out[at] = seen[-1] if len(seen) else out[at]
+            traced = np.flatnonzero(self.alike[:cut] == larger)
+            out[at] = traced[-1] if len(traced) else out[at]
         return out
 
 
@@ -238,17 +238,17 @@ class _OneRank(Sequence[RankTrace]):
         return self._rt
 
 
-def rest_of(seen: PointTable, full: Sequence[PointTable]) -> Rest:
+def rest_of(ended_run: PointTable, full: Sequence[PointTable]) -> Rest:
     """Return how a run goes on from the counts traced in full.
 
     Raises P3SError where these do not tell.
     """
     if not full:
         raise P3SError("a program that was ended needs a count that went to its end")
-    theirs = structure([*full, seen])  # loops that turn once at the full counts are seen here
+    theirs = structure([*full, ended_run])  # loops that turn once at the full counts are seen here
     number = {node: k for k, node in enumerate(theirs.nodes)}
-    number_of = np.array([number[node] for node in seen.nodes], dtype=np.int64)
-    samples = [number_of[sample] for sample in seen.samples.values()]
+    number_of = np.array([number[node] for node in ended_run.nodes], dtype=np.int64)
+    samples = [number_of[sample] for sample in ended_run.samples.values()]
     kinds = list(zip(*(kind for t in full for kind in _kinds(t, number)), strict=True))
     nodes, does, sends = kinds
     steps = Steps(replace(theirs.nest, loops=[]), _regular(theirs, nodes, samples))
@@ -280,7 +280,7 @@ def rest_of(seen: PointTable, full: Sequence[PointTable]) -> Rest:
             nodes,
             sends,
         ),
-        _seen(theirs, seen.np, steps, samples),
+        _iterations_seen(theirs, ended_run.np, steps, samples),
     )
 
 
@@ -288,8 +288,8 @@ def _classes(parts: Sequence[Ints], events: Sequence[Ints]) -> Ints:
     """Return of each kind of rank (rows) what each step is: a number, 0 where it is not there."""
     out = np.zeros((len(parts), len(parts[0])), dtype=np.int64)
     for row, part, event in zip(out, parts, events, strict=True):
-        known: dict[bytes, int] = {b"": 0}
-        row[:] = [known.setdefault(event[a:b].tobytes(), len(known)) for a, b in part.tolist()]
+        label: dict[bytes, int] = {b"": 0}
+        row[:] = [label.setdefault(event[a:b].tobytes(), len(label)) for a, b in part.tolist()]
     return out
 
 
@@ -303,9 +303,9 @@ def _within(
         [node[slice(*part[step])] for part, node in zip(parts, nodes, strict=True)]
         for step in first.tolist()
     ]
-    own = [np.unique(np.concatenate(each)) for each in calls]
+    nodes_of_step = [np.unique(np.concatenate(each)) for each in calls]
     out: dict[int, tuple[int, Ints]] = {}
-    for few, mine in enumerate(own):
+    for few, mine in enumerate(nodes_of_step):
         for larger in np.flatnonzero(first < first[few]).tolist():
             if len(mine) and all(
                 np.array_equal(a, b[np.isin(b, mine)])
@@ -316,37 +316,37 @@ def _within(
     return out
 
 
-def _regular(theirs: Structure, kinds: Sequence[Ints], seen: Sequence[Ints]) -> Bools:
+def _regular(theirs: Structure, kinds: Sequence[Ints], ended: Sequence[Ints]) -> Bools:
     """Tell which loops turn equally often, in each of their entries, on all ranks that enter them;
-    no walks, and only inside such loops. seen: the events of ranks that were ended, as nodes."""
+    no walks, and only inside such loops. ended: the events of ranks that were ended, as nodes."""
     nest = theirs.nest
-    entered, begun = ([trips(parse(nest, node)) for node in each] for each in (kinds, seen))
+    entered, begun = ([trips(parse(nest, node)) for node in each] for each in (kinds, ended))
     out = np.zeros(len(nest.loops), dtype=bool)
     out[0] = True
     for loop in range(1, len(out)):
-        found = {each[loop].tobytes() for each in entered if loop in each}
-        if loop in theirs.walks or not out[theirs.parents[loop]] or len(found) != 1:
+        iterations = {each[loop].tobytes() for each in entered if loop in each}
+        if loop in theirs.walks or not out[theirs.parents[loop]] or len(iterations) != 1:
             continue
         whole = next(each[loop] for each in entered if loop in each)
         out[loop] = all(
             _begins(whole, each[loop], bool((nest.around[node[-1]] == loop).any()))
-            for node, each in zip(seen, begun, strict=True)
+            for node, each in zip(ended, begun, strict=True)
             if loop in each
         )
     return out
 
 
-def _begins(whole: Ints, some: Ints, under_way: bool) -> bool:
+def _begins(whole: Ints, part: Ints, under_way: bool) -> bool:
     """Tell whether the iterations of some entries are the first; the last may be under way."""
-    upto = len(some)
+    upto = len(part)
     return (
         upto <= len(whole)
-        and np.array_equal(some[: upto - under_way], whole[: upto - under_way])
-        and bool(some[-1] <= whole[upto - 1])
+        and np.array_equal(part[: upto - under_way], whole[: upto - under_way])
+        and bool(part[-1] <= whole[upto - 1])
     )
 
 
-def _seen(theirs: Structure, np_: int, steps: Steps, samples: Sequence[Ints]) -> int:
+def _iterations_seen(theirs: Structure, np_: int, steps: Steps, samples: Sequence[Ints]) -> int:
     """Return how many iterations ranks saw of the loop that they were farthest from the end of."""
     begun: dict[int, int] = {}
     for node in samples:
@@ -370,7 +370,7 @@ def _seen(theirs: Structure, np_: int, steps: Steps, samples: Sequence[Ints]) ->
 def _later(
     theirs: Structure,
     calls: Mapping[int, LaterCall],
-    there: Set[int],
+    seen_nodes: Set[int],
     of_step: Ints,
     parts: Sequence[Ints],
     nodes: Sequence[Ints],
@@ -378,19 +378,21 @@ def _later(
 ) -> dict[int, tuple[LaterCall | Twin, ...]]:
     """Return the calls of the steps that are the same on all ranks, by the numbers of these.
 
-    calls: of nodes; there: nodes that were seen; does: of events, what they do wherever they are.
+    calls: of nodes; seen_nodes: were seen; does: of events, what they do wherever they are.
     """
     out: dict[int, tuple[LaterCall | Twin, ...]] = {}
     for number, step in zip(*np.unique(of_step, return_index=True), strict=True):
-        found = {
+        sequences = {
             tuple(node[slice(*part[step])].tolist())
             for part, node in zip(parts, nodes, strict=True)
         }
-        if len(found) > 1:
+        if len(sequences) > 1:
             continue
-        one = found.pop()
+        one = sequences.pop()
         mine = [part[step] for part in parts]
-        twins = {v: _twin(v, theirs, there, mine, nodes, does) for v in set(one) - calls.keys()}
+        twins = {
+            v: _twin(v, theirs, seen_nodes, mine, nodes, does) for v in set(one) - calls.keys()
+        }
         of_node: dict[int, LaterCall | Twin] = dict(calls)
         of_node |= {v: Twin(_site(v, theirs), w) for v, w in twins.items() if w is not None}
         if of_node.keys() >= set(one):
@@ -401,14 +403,14 @@ def _later(
 def _twin(
     v: int,
     theirs: Structure,
-    there: Set[int],
+    seen_nodes: Set[int],
     step: Sequence[Ints],
     nodes: Sequence[Ints],
     does: Sequence[Ints],
 ) -> int | None:
     """Return the node, seen, whose last events before a step do what those of v do in the step."""
     op = theirs.nodes[v][1]
-    for w in sorted(there, key=lambda w: (w != v, w)):
+    for w in sorted(seen_nodes, key=lambda w: (w != v, w)):
         if theirs.nodes[w][1] == op and all(
             np.array_equal(
                 mine := does_[a:b][node[a:b] == v], does_[:a][node[:a] == w][-len(mine) :]
@@ -428,7 +430,7 @@ def _calls_alike(
     full: Sequence[PointTable], number: Mapping[tuple[str, str], int]
 ) -> dict[int, LaterCall]:
     """Return the nodes whose calls are the same on all ranks of all counts traced in full."""
-    found: dict[int, set[LaterCall | None]] = {}
+    calls_of: dict[int, set[LaterCall | None]] = {}
     for t in full:
         alike = [k for k, place in enumerate(t.places) if len(place.members) == t.np]
         for group, nbytes, size in set(
@@ -440,10 +442,10 @@ def _calls_alike(
                 comm = alike.index(g.comm) if g.comm in alike else g.comm
                 where = Site(g.site, tuple(t.sites.get(g.site, ())))
                 call = LaterCall(where, g.op, comm, g.root, nbytes, size)
-            found.setdefault(number[(g.site, g.op)], set()).add(call)
+            calls_of.setdefault(number[(g.site, g.op)], set()).add(call)
     return {
         node: call
-        for node, calls in found.items()
+        for node, calls in calls_of.items()
         if len(calls) == 1 and (call := next(iter(calls))) is not None
     }
 
@@ -455,17 +457,17 @@ def _kinds(
     do wherever they are."""
     union = np.array([number.get(node, -1) for node in t.nodes], dtype=np.int64)
     of_row, first = node_of_row(t), first_rows(t)
-    made = np.bincount(t.edges[:, 0], t.edges[:, 3] * (t.edges[:, 2] >= 0), minlength=t.np)
+    events = np.bincount(t.edges[:, 0], t.edges[:, 3] * (t.edges[:, 2] >= 0), minlength=t.np)
     ops = {op: -1 - k for k, op in enumerate(dict.fromkeys(op for _, op in t.nodes))}
     empty = np.array([ops[op] for _, op in t.nodes], dtype=np.int64)
-    known: dict[tuple[object, ...], int] = {}
+    label: dict[tuple[object, ...], int] = {}
     columns = zip(t.group.tolist(), t.nbytes.tolist(), t.elem_bytes.tolist(), strict=True)
     does = np.array(
-        [known.setdefault((*t.groups[k][1:], *size), len(known)) for k, *size in columns],
+        [label.setdefault((*t.groups[k][1:], *size), len(label)) for k, *size in columns],
         dtype=np.int64,
     )
     for rank, sample in t.samples.items():
-        if len(sample) < made[rank] or rank not in t.sequences:
+        if len(sample) < events[rank] or rank not in t.sequences:
             raise P3SError(f"{processes(t.np)}: a run of so many calls tells not how others go on")
         codes, at = t.sequences[rank].astype(np.int64), first.get(rank, 0)
         node = nodes_of(codes, at, of_row)

@@ -33,8 +33,8 @@ class FileUse(AtPlaces):
 
     def column(self, name: str) -> numpy.ndarray:
         """Return a column by its name."""
-        found: numpy.ndarray = self.values[:, COLUMNS.index(name) - 2]
-        return found
+        values: numpy.ndarray = self.values[:, COLUMNS.index(name) - 2]
+        return values
 
 
 def has_file_calls(calls: Sequence[Call]) -> bool:
@@ -54,10 +54,10 @@ def uses_of(rt: RankTrace, nodes: numpy.ndarray, calls: Sequence[Call]) -> numpy
     window = np.array([c.window for c in calls], dtype=np.int64)
     truncates = np.array([_truncates(c) for c in calls], dtype=bool)
     begin, span = _places(rt, at)
-    found, where = np.unique(nodes[at], return_inverse=True)
-    out = np.zeros((len(found), len(COLUMNS)), dtype=np.int64)
-    out[:, 0], out[:, 1] = rt.rank, found
-    known = begin >= 0
+    distinct_nodes, where = np.unique(nodes[at], return_inverse=True)
+    out = np.zeros((len(distinct_nodes), len(COLUMNS)), dtype=np.int64)
+    out[:, 0], out[:, 1] = rt.rank, distinct_nodes
+    place_known = begin >= 0
     follows = _follows(window[call[at]], begin, span)
     for k, values in enumerate(
         (
@@ -65,17 +65,17 @@ def uses_of(rt: RankTrace, nodes: numpy.ndarray, calls: Sequence[Call]) -> numpy
             np.maximum(number[call[at]], 1),
             size[call[at]],
             np.asarray(rt.elapsed_ns)[at],
-            known,
-            known & (span == size[call[at]]),
+            place_known,
+            place_known & (span == size[call[at]]),
             follows,
             truncates[call[at]],
         ),
         start=2,
     ):
         np.add.at(out[:, k], where, values)
-    for i in range(len(found)):
+    for i in range(len(distinct_nodes)):
         mine = where == i
-        out[i, 2 + len(SUMS) :] = _of_place(rt, window[call[at]][mine], begin[mine & known])
+        out[i, 2 + len(SUMS) :] = _of_place(rt, window[call[at]][mine], begin[mine & place_known])
     return out
 
 
@@ -93,8 +93,8 @@ def _places(rt: RankTrace, at: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndar
         return begin, span
     ordinal = at if rt.ordinal is None else rt.ordinal[at]
     where = np.minimum(np.searchsorted(rows[:, 0], ordinal), len(rows) - 1)
-    there = rows[where, 0] == ordinal
-    begin[there], span[there] = rows[where[there], 1], rows[where[there], 2]
+    recorded = rows[where, 0] == ordinal
+    begin[recorded], span[recorded] = rows[where[recorded], 1], rows[where[recorded], 2]
     return begin, span
 
 
@@ -112,8 +112,10 @@ def _of_place(rt: RankTrace, window: numpy.ndarray, begin: numpy.ndarray) -> lis
     """Return first, stride, file, files and aggregated of the events at a place."""
     names = [rt.files[w] for w in dict.fromkeys(window.tolist()) if w in rt.files]
     steps = np.unique(np.diff(begin))
-    said = [names[0].hints[key] for key in _AGGREGATED if key in names[0].hints] if names else []
-    aggregated = {"enable": 1, "true": 1, "disable": 0, "false": 0}.get(said[0] if said else "", -1)
+    hints = [names[0].hints[key] for key in _AGGREGATED if key in names[0].hints] if names else []
+    aggregated = {"enable": 1, "true": 1, "disable": 0, "false": 0}.get(
+        hints[0] if hints else "", -1
+    )
     return [
         int(begin[0]) if len(begin) else -1,
         int(steps[0]) if len(steps) == 1 and steps[0] >= 0 else -1,

@@ -61,20 +61,20 @@ class _Class:
     active: set[Edge]
 
     @cached_property
-    def _at(self) -> dict[int, list[Edge]]:
+    def _edges_at(self) -> dict[int, list[Edge]]:
         """The transitions from and to each node, those of one to itself once."""
-        found: dict[int, list[Edge]] = {}
+        transitions: dict[int, list[Edge]] = {}
         for edge in self.total:
             for v in set(edge):
-                found.setdefault(v, []).append(edge)
-        return found
+                transitions.setdefault(v, []).append(edge)
+        return transitions
 
     def near(self, nodes: Iterable[int]) -> set[Edge]:
         """Return the transitions that begin or end at one of some nodes.
 
         A loop asks for its own alone: what it takes grows with it, not with the program.
         """
-        return {edge for v in nodes for edge in self._at.get(v, ())}
+        return {edge for v in nodes for edge in self._edges_at.get(v, ())}
 
     def inside(self, nodes: set[int]) -> set[Edge]:
         """Return the active transitions between some nodes."""
@@ -241,14 +241,14 @@ def _rotate(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None:
     if len(starts) < 2:
         return
     inside = _local_members(comp, classes)
-    given = list(loop.children)
+    children = list(loop.children)
     ways = []
     for k in sorted({0, *starts}):
-        loop.children = given[k:] + given[:k]
+        loop.children = children[k:] + children[:k]
         count_turns(Loop([loop]), inside)
         ways.append((sum(loop.turns.values()), k))
     best = min(ways)[1]
-    loop.children = given[best:] + given[:best]
+    loop.children = children[best:] + children[:best]
 
 
 def _local_members(comp: set[int], classes: Sequence[_Class]) -> dict[Any, dict[Edge, int]]:
@@ -299,15 +299,15 @@ def _spread(root: Loop, members: Mapping[Any, Mapping[Edge, int]]) -> float:
     A rank that executes nothing directly in a loop says nothing about its turns.
     """
     count_turns(root, members)
-    seen = {m: {v for e in counts for v in e} for m, counts in members.items()}
+    nodes_of = {m: {v for e in counts for v in e} for m, counts in members.items()}
     spread = 0.0
     for loop in root.loops():
         if loop is root:
             continue
-        own = set(loop.own_nodes())
+        own_nodes = set(loop.own_nodes())
         values: dict[Any, set[int]] = {}
         for m, t in loop.turns.items():
-            if own & seen[m]:
+            if own_nodes & nodes_of[m]:
                 values.setdefault(m[0] if isinstance(m, tuple) else None, set()).add(t)
         spread += max((1 - min(v) / max(v) for v in values.values()), default=0.0)
     return spread

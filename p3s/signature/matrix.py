@@ -37,16 +37,16 @@ class CommMatrix:
     collective_bytes: int
     notes: tuple[str, ...] = ()
 
-    def values(self, what: str) -> Ints:
+    def values(self, quantity: str) -> Ints:
         """Return the column ``messages`` or ``bytes``."""
-        return self.messages if what == "messages" else self.bytes
+        return self.messages if quantity == "messages" else self.bytes
 
-    def binned(self, what: str, cells: int) -> tuple[Ints, int]:
+    def binned(self, quantity: str, cells: int) -> tuple[Ints, int]:
         """Return (square of at most ``cells`` sums a side, ranks per cell side)."""
         width = max(-(-self.np // max(cells, 1)), 1)
         side = -(-self.np // width)
         square = np.zeros((side, side), dtype=np.int64)
-        np.add.at(square, (self.source // width, self.destination // width), self.values(what))
+        np.add.at(square, (self.source // width, self.destination // width), self.values(quantity))
         return square, width
 
 
@@ -63,13 +63,13 @@ def communication_matrix(run: RunTrace) -> CommMatrix:
     nobody = (table.role == SEND) & table.unknown
     collective = np.array([ops.kind_of(call.op) == ops.COLLECTIVE for call in run.calls], bool)
     parts: list[Ints] = []
-    lost = calls = volume = 0
+    lost_messages = calls = volume = 0
     ranks = present_ranks(run)
     for rank in ranks:
         events = _events_of_calls(run.ranks[rank], length)
         calls += int(events[collective].sum())
         volume += int((events * bytes_of)[collective].sum())
-        lost += int(events[nobody].sum())
+        lost_messages += int(events[nobody].sum())
         used = np.flatnonzero(sends & (events > 0))
         peer, place = np.unique(peers[used], return_inverse=True)
         rows = np.zeros((4, len(peer)), dtype=np.int64)
@@ -83,8 +83,8 @@ def communication_matrix(run: RunTrace) -> CommMatrix:
     if missing:
         few = "1 rank has" if missing == 1 else f"{missing:,} ranks have"
         notes.append(f"{few} no readable capture: what was sent there is not in the matrix")
-    if lost:
-        notes.append(f"{plural(lost, 'message')} to no rank of the run: not in the matrix")
+    if lost_messages:
+        notes.append(f"{plural(lost_messages, 'message')} to no rank of the run: not in the matrix")
     source, destination, messages, moved = whole
     return CommMatrix(run.np, source, destination, messages, moved, calls, volume, tuple(notes))
 

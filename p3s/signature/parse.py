@@ -131,7 +131,7 @@ def loop_indices(parsed: ParsedEvents) -> Ints:
 
 def trips(parsed: ParsedEvents) -> dict[int, Ints]:
     """Return loop number -> iterations of each entry, in program order, of the loops entered."""
-    found: dict[int, Ints] = {}
+    iterations: dict[int, Ints] = {}
     for level in range(1, parsed.nest.levels + 1):
         entered = np.flatnonzero(parsed.enters(level))
         if not len(entered):
@@ -142,8 +142,8 @@ def trips(parsed: ParsedEvents) -> dict[int, Ints]:
         number = np.diff(np.append(upto, len(begun)))
         loop = parsed.nest.around[parsed.node[entered], level]
         for each in np.unique(loop):
-            found[int(each)] = number[loop == each]
-    return found
+            iterations[int(each)] = number[loop == each]
+    return iterations
 
 
 def turns_with(parsed: ParsedEvents, nodes: Ints) -> dict[int, tuple[Ints, Ints]]:
@@ -152,23 +152,23 @@ def turns_with(parsed: ParsedEvents, nodes: Ints) -> dict[int, tuple[Ints, Ints]
     Only of these nodes, and of those only such as are inside loops; the iteration counts from 0.
     """
     out: dict[int, tuple[Ints, Ints]] = {}
-    wanted = np.zeros(len(parsed.nest.depth), dtype=bool)
-    wanted[nodes] = True
+    is_wanted = np.zeros(len(parsed.nest.depth), dtype=bool)
+    is_wanted[nodes] = True
     for level in range(1, parsed.nest.levels + 1):
-        own = np.flatnonzero((wanted & (parsed.nest.depth == level))[parsed.node])
-        if not len(own):
+        events = np.flatnonzero((is_wanted & (parsed.nest.depth == level))[parsed.node])
+        if not len(events):
             continue
         number, enters = np.cumsum(parsed.begins(level)), parsed.enters(level)
         first = number[enters]
         last = np.append(first[1:] - 1, number[-1])
-        entry = np.cumsum(enters)[own] - 1
-        turn: Ints = number[own] - first[entry]
+        entry = np.cumsum(enters)[events] - 1
+        turn: Ints = number[events] - first[entry]
         total = (last - first + 1)[entry]
-        node = parsed.node[own]
-        made = np.bincount(node)
+        node = parsed.node[events]
+        events_of_node = np.bincount(node)
         # numbers of two bytes are sorted by counting
-        order = np.argsort(node.astype(np.min_scalar_type(len(made))), kind="stable")
-        for each, rows in enumerate(np.split(order, np.cumsum(made)[:-1])):
+        order = np.argsort(node.astype(np.min_scalar_type(len(events_of_node))), kind="stable")
+        for each, rows in enumerate(np.split(order, np.cumsum(events_of_node)[:-1])):
             if len(rows):
                 out[each] = (turn[rows], total[rows])
     return out
@@ -253,10 +253,10 @@ def renumber_nulls(codes: np.ndarray, node_to: np.ndarray) -> np.ndarray:
 
 def distinct(sequences: dict[int, np.ndarray]) -> list[tuple[list[int], np.ndarray]]:
     """Return (ranks that share it, codes) of every kept sequence, in the order of first ranks."""
-    found: dict[int, tuple[list[int], np.ndarray]] = {}
+    ranks_sharing: dict[int, tuple[list[int], np.ndarray]] = {}
     for rank, codes in sequences.items():
-        found.setdefault(id(codes), ([], codes))[0].append(rank)
-    return list(found.values())
+        ranks_sharing.setdefault(id(codes), ([], codes))[0].append(rank)
+    return list(ranks_sharing.values())
 
 
 def nodes_of(codes: np.ndarray, first: int, of_row: Ints) -> Ints:
@@ -292,8 +292,8 @@ class Completions:
         tests = [c.site >= 0 and replaces_wait(run.sites[c.site].key) for c in run.calls]
         if any(tests):
             run = replace(run, calls=tuple(map(_as_wait, run.calls, tests)))
-        found = Completions(run, site, np.array(tests, dtype=bool), {})
-        return found._with_sums() if any(c.op in SOME for c in run.calls) else found
+        completions = Completions(run, site, np.array(tests, dtype=bool), {})
+        return completions._with_sums() if any(c.op in SOME for c in run.calls) else completions
 
     @property
     def changes(self) -> bool:
@@ -316,15 +316,15 @@ class Completions:
     def _goes(self, call: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return of calls that complete some, in a row at one site: the first, all requests, and
         which events begin a row or are none of these."""
-        some = np.array([c.op in SOME for c in self.run.calls], dtype=bool)[call]
+        is_some = np.array([c.op in SOME for c in self.run.calls], dtype=bool)[call]
         at = self._places()[call]
         begins = np.ones(len(call), dtype=bool)
-        begins[1:] = ~(some[1:] & some[:-1] & (at[1:] == at[:-1]))
-        if not some.any():
+        begins[1:] = ~(is_some[1:] & is_some[:-1] & (at[1:] == at[:-1]))
+        if not is_some.any():
             return call[:0], call[:0], begins
         size = np.array([c.bytes for c in self.run.calls], dtype=np.int64)[call]
         starts = np.flatnonzero(begins)
-        rows = some[starts]
+        rows = is_some[starts]
         return call[starts][rows], np.add.reduceat(size, starts)[rows], begins
 
     def _places(self) -> np.ndarray:
@@ -338,16 +338,18 @@ class Completions:
             return rt
         first, total, begins = self._goes(call)
         at, calls = self._places()[call], self.run.calls
-        nothing = np.array([c.bytes == 0 and c.op in WAITS.values() for c in calls])[call]
-        again = self.tests[call[:-1]] & nothing[1:] & (at[1:] == at[:-1]) & ~self.tests[call[1:]]
+        empty = np.array([c.bytes == 0 and c.op in WAITS.values() for c in calls])[call]
+        again = self.tests[call[:-1]] & empty[1:] & (at[1:] == at[:-1]) & ~self.tests[call[1:]]
         begins[1:] &= ~again
-        some = np.flatnonzero(begins & np.array([c.op in SOME for c in calls], dtype=bool)[call])
+        first_of_row = np.flatnonzero(
+            begins & np.array([c.op in SOME for c in calls], dtype=bool)[call]
+        )
         call = call.copy()
-        call[some] = [
+        call[first_of_row] = [
             self.sums.get(key, key[0]) for key in zip(first.tolist(), total.tolist(), strict=True)
         ]
-        gone = Parts(gone=np.flatnonzero(~begins), single=True)
-        return replace_events(replace(rt, call=call), gone, CallBook(list(calls)))
+        removed = Parts(gone=np.flatnonzero(~begins), single=True)
+        return replace_events(replace(rt, call=call), removed, CallBook(list(calls)))
 
 
 def _as_wait(call: Call, replaces: bool) -> Call:

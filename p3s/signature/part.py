@@ -112,8 +112,8 @@ class Sites:
 
     def key(self, site: str) -> str:
         """Return the site that stands for one of a capture."""
-        own = self.same.get(site, site)
-        return self.waits.get(own, own)
+        merged = self.same.get(site, site)
+        return self.waits.get(merged, merged)
 
     def replaces_wait(self, site: str) -> bool:
         """Tell whether a success of the test at a site of a capture is that of a wait."""
@@ -195,7 +195,7 @@ class _Reading:
     def part_of(self, rank: int) -> Part:
         """Return the part of one rank."""
         out, run, calls = self.empty(), self._logical.run, self._calls
-        rt, recorded, sums = self._summed(rank)
+        rt, recorded, sums = self._sum_rank(rank)
         out.failed_polls, out.counted_events = rt.failed_polls, rt.counted_events
         out.restored = getattr(rt, "restored", 0)
         add_rank(out.tracing, rt, recorded.events, recorded.last_start_ns)
@@ -227,7 +227,7 @@ class _Reading:
             out.files = fileuse.uses_of(rt, node, run.calls)
         return out
 
-    def _summed(self, rank: int) -> tuple[RankTrace, RankRecord, RankSums]:
+    def _sum_rank(self, rank: int) -> tuple[RankTrace, RankRecord, RankSums]:
         """Return the sums of one rank, and the rank: a part of it where it is read in blocks."""
         run = self._logical.run
         recorded, sums = RankRecord(len(run.calls)), RankSums(run, self._calls, _SAMPLE_EVENTS)
@@ -265,10 +265,10 @@ def _tell_apart(
         if c.site in shared:
             offset = (c.peer - rank) % run.np if c.peer >= 0 else c.peer
             thing = () if kind_of(c.op) == COMPLETION else (c.tag, c.bytes, offset)
-            seen = things.setdefault((c.site, c.op), {})
-            own = f"{site[call]}#{seen.setdefault(thing, len(seen))}"
-            names[own] = names[site[call]]
-            site[call] = own
+            number_of = things.setdefault((c.site, c.op), {})
+            own_site = f"{site[call]}#{number_of.setdefault(thing, len(number_of))}"
+            names[own_site] = names[site[call]]
+            site[call] = own_site
 
 
 def _stack_columns(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -318,8 +318,8 @@ def join(parts: Iterable[Part]) -> Part:
                 places[(place.members, place.ordinal)] = len(places)
                 out.places.append(place)
         place_to = [places[(p.members, p.ordinal)] for p in part.places]
-        own = _renumber_groups(part.groups, dict(enumerate(place_to)))
-        group_to = np.array([groups.setdefault(g, len(groups)) for g in own], dtype=np.int64)
+        renumbered = _renumber_groups(part.groups, dict(enumerate(place_to)))
+        group_to = np.array([groups.setdefault(g, len(groups)) for g in renumbered], dtype=np.int64)
         node_to = np.array(
             [nodes.setdefault(node, len(nodes)) for node in part.nodes] + [END, START],
             dtype=np.int64,
@@ -384,17 +384,17 @@ def join_files(files: Sequence[Path], sites: Sites) -> Part:
     if not files:
         return join(())
     of_all = tuple(map(str, files)), zlib.crc32(repr([f.st_mtime_ns for f in facts]).encode())
-    many = sum(f.st_size for f in facts) >= _WORTH
+    parallel = sum(f.st_size for f in facts) >= _WORTH
     each = -(-len(files) // (workers.AHEAD * max(workers.ranks(), len(os.sched_getaffinity(0)))))
     each = min(each, _FILES)
     tasks = [(*of_all, at, at + each, sites) for at in range(0, len(files), each)]
-    read = workers.run_tasks(_parts, tasks, files[0], jobs=0 if many else 1)
+    read = workers.run_tasks(_parts, tasks, files[0], jobs=0 if parallel else 1)
     return join(part for parts in read for part in parts)
 
 
-def _parts(files: tuple[str, ...], made: int, begin: int, end: int, sites: Sites) -> list[Part]:
-    """Return the parts of some ranks of a run; ``made``: tells when its files were written."""
-    messages = _messages(files, made)
+def _parts(files: tuple[str, ...], changed: int, begin: int, end: int, sites: Sites) -> list[Part]:
+    """Return the parts of some ranks of a run; ``changed``: tells when its files were written."""
+    messages = _messages(files, changed)
     return [part_of(messages.read(Path(name)), sites) for name in files[begin:end]]
 
 

@@ -197,10 +197,10 @@ class Phases:
         """Raise ValueError where counts or nesting cannot be, or values are of other counts."""
         if not self.counts or list(self.counts) != sorted(set(self.counts)):
             raise ValueError("counts are not ascending")
-        known = set(self.counts)
-        if set(self.accounting) != known:
+        counts = set(self.counts)
+        if set(self.accounting) != counts:
             raise ValueError("accounting is not of the counts")
-        if any(not set(phase.per_count) <= known for phase in self.phases):
+        if any(not set(phase.per_count) <= counts for phase in self.phases):
             raise ValueError("a phase is at a count that is not there")
         if self.tree.depth() > DEEPEST:
             raise ValueError(f"loops are nested deeper than {DEEPEST}")
@@ -222,8 +222,8 @@ class Phases:
                     f"-n {count}: {path} has no such count; it has "
                     f"{', '.join(map(str, self.counts))}"
                 )
-        kept: Phases = _keep_counts(replace(self, counts=tuple(counts)), frozenset(counts))
-        return kept
+        restricted: Phases = _keep_counts(replace(self, counts=tuple(counts)), frozenset(counts))
+        return restricted
 
 
 def _keep_counts(value: Any, counts: Container[int]) -> Any:

@@ -125,8 +125,8 @@ class _Totals:
         into = t.edges[t.edges[:, 2] >= 0]
         node = np.array([number[n] for n in t.nodes], dtype=np.int64)
         self.events = _sums(node[into[:, 2]], into[:, 3], size)
-        made = np.unique(node[into[:, 2]] * t.np + into[:, 0])
-        self.ranks_of = np.split(made % t.np, np.searchsorted(made, t.np * np.arange(1, size)))
+        pairs = np.unique(node[into[:, 2]] * t.np + into[:, 0])
+        self.ranks_of = np.split(pairs % t.np, np.searchsorted(pairs, t.np * np.arange(1, size)))
         self.time = self.work + self.elapsed
         self.total_time = int(self.time.sum())
 
@@ -193,11 +193,11 @@ class _Tree:
         for (n, _), of_rank in entered.items():
             for loop, each in of_rank.items():
                 low, high = int(each.min()), int(each.max())
-                known = self.trips.setdefault((n, loop), (low, high))
-                self.trips[(n, loop)] = (min(known[0], low), max(known[1], high))
-        some = self._not_always(entered)
+                bounds = self.trips.setdefault((n, loop), (low, high))
+                self.trips[(n, loop)] = (min(bounds[0], low), max(bounds[1], high))
+        irregular = self._not_always(entered)
         for m, parsed in s.samples.items():
-            for node, (turn, total) in turns_with(parsed, some).items():
+            for node, (turn, total) in turns_with(parsed, irregular).items():
                 around = int(s.nest.around[node, s.nest.depth[node]])
                 self.turns.setdefault(node, []).append((turn, total, entered[m][around]))
         self.order = self._order(s.tree)
@@ -214,14 +214,14 @@ class _Tree:
         """Return the nodes that a rank does not have once in each iteration of their loop."""
         nest = self.s.nest
         around = nest.around[np.arange(len(nest.depth)), nest.depth]
-        found = np.zeros(len(nest.depth), dtype=bool)
+        irregular = np.zeros(len(nest.depth), dtype=bool)
         for m, parsed in self.s.samples.items():
-            made = np.bincount(parsed.node, minlength=len(found))
+            events = np.bincount(parsed.node, minlength=len(irregular))
             turns = np.zeros(len(nest.loops), dtype=np.int64)
             for loop, each in entered[m].items():
                 turns[loop] = each.sum()
-            found |= (made > 0) & (nest.depth > 0) & (made != turns[around])
-        return np.flatnonzero(found)
+            irregular |= (events > 0) & (nest.depth > 0) & (events != turns[around])
+        return np.flatnonzero(irregular)
 
     def _order(self, loop: Any) -> list[int]:
         out: list[int] = []
@@ -247,39 +247,39 @@ class _Tree:
 
     def call(self, v: int) -> Call:
         """Return one call."""
-        there = {n: each for n, each in self.totals.items() if each.events[v]}
-        sizes = {n: self.sizes.get((n, v), (0, 0)) for n in there}
+        totals = {n: each for n, each in self.totals.items() if each.events[v]}
+        sizes = {n: self.sizes.get((n, v), (0, 0)) for n in totals}
         return Call(
             v,
             *self.s.nodes[v],
             classify_turns(self.turns.get(v, [])),
-            {n: len(each.ranks_of[v]) for n, each in there.items()},
-            {n: int(each.events[v]) for n, each in there.items()},
+            {n: len(each.ranks_of[v]) for n, each in totals.items()},
+            {n: int(each.events[v]) for n, each in totals.items()},
             sizes,
-            {n: int(each.time[v]) for n, each in there.items()},
+            {n: int(each.time[v]) for n, each in totals.items()},
         )
 
 
-def classify_turns(found: list[Turns]) -> str:
+def classify_turns(turns: list[Turns]) -> str:
     """Say in which turns of its loop a call is made: always, first, last, every k or some.
 
-    found: per rank, the iteration in its entry and the iterations of that entry, one per event, and
+    turns: per rank, the iteration in its entry and the iterations of that entry, one per event, and
     the iterations of all entries of the loop. A call is at most once in a turn."""
-    if not found:
+    if not turns:
         return "always"
-    if all(len(turn) == each.sum() for turn, _, each in found):
+    if all(len(turn) == each.sum() for turn, _, each in turns):
         return "always"
-    if all((turn == 0).all() and len(turn) == len(each) for turn, _, each in found):
+    if all((turn == 0).all() and len(turn) == len(each) for turn, _, each in turns):
         return "first"
-    if all((turn == total - 1).all() and len(turn) == len(each) for turn, total, each in found):
+    if all((turn == total - 1).all() and len(turn) == len(each) for turn, total, each in turns):
         return "last"
-    steps = np.unique(np.concatenate([np.diff(turn) for turn, _, _ in found]))
+    steps = np.unique(np.concatenate([np.diff(turn) for turn, _, _ in turns]))
     steps = steps[steps > 0]
     if len(steps) != 1 or steps[0] < 2:
         return "some"
-    step, start = int(steps[0]), int(found[0][0][0]) % int(steps[0])
-    for turn, _, each in found:
-        wanted = np.maximum(-(-(each - start) // step), 0).sum()
-        if len(turn) != wanted or (turn % step != start).any():
+    step, start = int(steps[0]), int(turns[0][0][0]) % int(steps[0])
+    for turn, _, each in turns:
+        expected = np.maximum(-(-(each - start) // step), 0).sum()
+        if len(turn) != expected or (turn % step != start).any():
             return "some"
     return f"every {step}"

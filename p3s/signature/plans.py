@@ -37,37 +37,37 @@ def _as_called(calls: Sequence[KnownCall], loops: Sequence[Row]) -> Iterator[Kno
     inside: dict[int, set[bool]] = {}
     for call in calls:
         inside.setdefault(call.loop, set()).add(of_one_call(call.op))
-    seen = set()
+    yielded = set()
     for call in calls:
-        found = call
+        placed_call = call
         if inside[call.loop] == {True}:
             row = loops[call.loop]
-            found = replace(call, loop=row.parent, place=row.place)
+            placed_call = replace(call, loop=row.parent, place=row.place)
         for op in _names(call.op):
-            if (call.site, op) not in seen:
-                seen.add((call.site, op))
-                yield replace(found, op=op)
+            if (call.site, op) not in yielded:
+                yielded.add((call.site, op))
+                yield replace(placed_call, op=op)
 
 
 def _names(op: str) -> tuple[str, ...]:
     """Return what the program calls; a wait for one request may be for several messages."""
-    one = {many: one for one, many in OF_MANY.items()}.get(op)
+    one = {many_op: one for one, many_op in OF_MANY.items()}.get(op)
     return (name_phase_op(op),) if one is None else (name_phase_op(op), one)
 
 
-def _walk(found: Phases) -> Iterator[Row | KnownCall]:
+def _walk(phases: Phases) -> Iterator[Row | KnownCall]:
     """Yield the loops, each before what is in it, and the calls.
 
     Raises P3SError where the tracer could not find a call.
     """
-    phase_of = {phase.loop: phase.phase for phase in found.phases}
+    phase_of = {phase.loop: phase.phase for phase in phases.phases}
     numbers = count()
 
     def inside(loop: Loop, parent: int, place: int, phase: int) -> Iterator[Row | KnownCall]:
-        own = -1 if loop.walk else phase_of.get(loop.loop, -1)
+        own_phase = -1 if loop.walk else phase_of.get(loop.loop, -1)
         number = next(numbers)
-        yield Row(parent, place, own)
-        around = phase if own < 0 else own
+        yield Row(parent, place, own_phase)
+        around = phase if own_phase < 0 else own_phase
         for at, child in enumerate(loop.body):
             if isinstance(child, Loop):
                 yield from inside(child, number, at, around)
@@ -75,13 +75,13 @@ def _walk(found: Phases) -> Iterator[Row | KnownCall]:
             op, site = child.op, child.site or "0"
             if not _ADDRESS.fullmatch(site) or not _NAME.fullmatch(op):
                 raise P3SError(f"phases.json: the tracer cannot find {op!r:.40} at {site!r:.40}")
-            for name in (site, *_keys(found.same, site)):
+            for name in (site, *_keys(phases.same, site)):
                 yield KnownCall(name, op, number, at, around)
             for test in (test for test, wait in WAITS.items() if wait == op):
-                for name in _keys(found.waits, site):
+                for name in _keys(phases.waits, site):
                     yield KnownCall(name, test, number, at, around)
 
-    yield from inside(found.tree, -1, 0, 0)
+    yield from inside(phases.tree, -1, 0, 0)
 
 
 def _keys(mapping: Mapping[str, str], value: str) -> list[str]:
@@ -100,11 +100,11 @@ def plan_of(phases: Phases, np: int, enough: Enough, stop: bool = False) -> Plan
     traced = np in phases.counts
     for phase in phases.phases:
         rows = phase.per_count
-        here = [rows[np]] if np in rows else list(rows.values())
-        used = any(row.relevant for row in here) and (not traced or np in rows)
+        phase_rows = [rows[np]] if np in rows else list(rows.values())
+        used = any(row.relevant for row in phase_rows) and (not traced or np in rows)
         relevant.append(phase.phase != 0 and used)
-        shares.append(max((row.share for row in here), default=0.0))
-        weights.append(min((row.weight for row in here), default=0))
+        shares.append(max((row.share for row in phase_rows), default=0.0))
+        weights.append(min((row.weight for row in phase_rows), default=0))
     for phase in reversed(phases.phases):
         if stop and relevant[phase.phase] and phase.parent:
             relevant[phase.parent] = True

@@ -145,19 +145,19 @@ class RankSums:
         keep = np.flatnonzero(~calls.null[call])
         self.events += len(call)
         self.inside += int(calls.inside[call].sum())
-        kept = call[keep]
-        self.codes.take(sequence, keep, calls.row[kept])
-        work = self._rows(block, kept, keep)
+        kept_calls = call[keep]
+        self.codes.take(sequence, keep, calls.row[kept_calls])
+        work = self._rows(block, kept_calls, keep)
         segments = self.segments.take(sequence[keep], work)
         for (before, pairs), values in zip(self._counters, block.counters.T, strict=False):
             counted = before.take(np.array(values, dtype=np.int64), keep)
-            counted[calls.starts[kept]] = 0
+            counted[calls.starts[kept_calls]] = 0
             pairs.take(sequence[keep], counted)
         ns = self._clock.before_ns(block)
         if ns is not None:
             self.load.take(block, ~calls.starts[call], ns)
             took = self._took.take(ns, keep)
-            took[calls.starts[kept]] = 0
+            took[calls.starts[kept_calls]] = 0
             self.times.take(segments, took)
         self.kept += len(keep)
 

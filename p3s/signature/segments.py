@@ -55,9 +55,9 @@ class Pairs:
     def _merge(
         self, pair: np.ndarray, count: np.ndarray, first: np.ndarray, total: np.ndarray
     ) -> None:
-        known = len(self.code)
+        earlier = len(self.code)
         self.code, where = np.unique(np.concatenate([self.code, pair]), return_inverse=True)
-        old, new = where[:known], where[known:]
+        old, new = where[:earlier], where[earlier:]
         for name, values in (("count", count), ("total", total)):
             column = np.zeros(len(self.code), dtype=np.int64)
             column[old] = getattr(self, name)
@@ -94,8 +94,8 @@ def index_in(pair: np.ndarray, codes: np.ndarray) -> np.ndarray:
         return np.searchsorted(pair, codes)
     index = np.zeros(size, dtype=np.int32)
     index[pair] = np.arange(len(pair), dtype=np.int32)
-    found: np.ndarray = index[codes]
-    return found
+    indices: np.ndarray = index[codes]
+    return indices
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,9 @@ def keep_least_work(tables: Sequence[tuple[np.ndarray, Sequence[tuple[str, str]]
     number = {node: k for k, node in enumerate(nodes)}
     for other, names in tables[1:]:
         to = np.array([*(number.get(node, -2) for node in names), _START], dtype=np.int64)
-        there = {(r, a, b): (k, w) for r, a, b, k, w in renumber_nodes(other, to).tolist()}
+        work_of = {(r, a, b): (k, w) for r, a, b, k, w in renumber_nodes(other, to).tolist()}
         for i, (r, a, b, k, w) in enumerate(out.tolist()):
-            count, work = there.get((r, a, b), (0, w))
+            count, work = work_of.get((r, a, b), (0, w))
             if count == k:
                 out[i, 4] = min(w, work)
     return out

@@ -45,9 +45,9 @@ def characterize(traces: Traces, np_: int) -> SignatureHead:
     """
     out = _characterize(traces, np_)
     others = _signatures(traces, without=np_)
-    known = known_sites(others)
-    known.add(np_, out.lines, out.same, out.waits, out.sites)
-    for other in find_contradictions(others, known):
+    sites = known_sites(others)
+    sites.add(np_, out.lines, out.same, out.waits, out.sites)
+    for other in find_contradictions(others, sites):
         with contextlib.suppress(P3SError):  # its captures were deleted
             characterize(traces, other)
     for n in sorted((n for n in others if n < np_), reverse=True):
@@ -59,56 +59,58 @@ def characterize(traces: Traces, np_: int) -> SignatureHead:
 
 def _characterize(traces: Traces, np_: int) -> SignatureHead:
     """Write the signature of one process count, its call sites as other signatures have them."""
-    found = _RunReading.of(traces, np_, Sites())
+    reading = _RunReading.of(traces, np_, Sites())
     others = _signatures(traces, without=np_)
-    copies = copies_of(found.table, chains(traces, found.table.sites))
-    sites = sites_of(found.table, copies, known_sites(others))
+    copies = copies_of(reading.table, chains(traces, reading.table.sites))
+    sites = sites_of(reading.table, copies, known_sites(others))
     larger = {n: data for n, data in others.items() if n > np_}
     matched = None
-    if _of_other_build(found.table.nodes, larger):
+    if _of_other_build(reading.table.nodes, larger):
         sites, matched = _match_sites(traces, sites, copies, larger, partial(_table, traces, np_))
     if sites != Sites():
-        found = _RunReading.of(traces, np_, sites)
-    if any(record.ended for record in found.used):
+        reading = _RunReading.of(traces, np_, sites)
+    if any(record.ended for record in reading.used):
         full = [n for n, data in others.items() if not (data.get("recorded") or {}).get("ended")]
-        found = _whole(traces, np_, sites, [load_table(traces.root, n) for n in full])
-    nest = structure([found.table])
-    if (shared := find_ambiguous(nest)) and not any(record.ended for record in found.used):
+        reading = _restored_run(traces, np_, sites, [load_table(traces.root, n) for n in full])
+    nest = structure([reading.table])
+    if (shared := find_ambiguous(nest)) and not any(record.ended for record in reading.used):
         # where sites do not decide, what the calls do and their order does
         apart = _RunReading.of(traces, np_, replace(sites, apart=shared))
         divided = structure([apart.table])
         if total_turns(divided) < total_turns(nest):
-            found, nest = apart, divided
+            reading, nest = apart, divided
     lines = {sites.same.get(site, site): chain for site, chain in copies.lines.items()}
     table = replace(
-        found.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines, matched=matched
+        reading.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines, matched=matched
     )
     path = signature_path(traces.root, np_)
     out = replace(
         signature_of(table, replace(nest, tables=(table,))),
-        left_out=tuple(found.left_out),
-        captures={record.path.name: mark_of(record.path) for record in found.used},
+        left_out=tuple(reading.left_out),
+        captures={record.path.name: mark_of(record.path) for record in reading.used},
         tables=write_tables(table, path),
     )
-    write_json(path, SIGNATURE.data(out), [record.path / "run.json" for record in found.used])
+    write_json(path, SIGNATURE.data(out), [record.path / "run.json" for record in reading.used])
     if table.work_unit not in clock.TIMES and any(run.np == np_ for run in traces.timed):
         make_times(traces, np_)
     else:
-        write_times(traces.root, table, found.parts, found.used)
-    write_teams(traces.root, np_, found.parts)
-    write_uses(traces.root, np_, found.parts)
+        write_times(traces.root, table, reading.parts, reading.used)
+    write_teams(traces.root, np_, reading.parts)
+    write_uses(traces.root, np_, reading.parts)
     return out
 
 
-def _whole(traces: Traces, np_: int, sites: Sites, full: Sequence[PointTable]) -> _RunReading:
+def _restored_run(
+    traces: Traces, np_: int, sites: Sites, full: Sequence[PointTable]
+) -> _RunReading:
     """Return the run of a program that was ended, as it goes on at the counts traced in full."""
     apart = frozenset(site.partition("#")[0] for t in full for site, _ in t.nodes if "#" in site)
-    seen = _RunReading.of(traces, np_, replace(sites, apart=apart))
-    rest = rest_of(seen.table, full)
-    found = _RunReading.of(traces, np_, replace(sites, apart=apart, rest=rest))
-    detail = seen.table.events - seen.parts[0].restored
-    recorded = Recorded(detail, found.table.events, rest.seen)
-    return replace(found, table=replace(found.table, recorded=recorded))
+    ended = _RunReading.of(traces, np_, replace(sites, apart=apart))
+    rest = rest_of(ended.table, full)
+    restored = _RunReading.of(traces, np_, replace(sites, apart=apart, rest=rest))
+    detail = ended.table.events - ended.parts[0].restored
+    recorded = Recorded(detail, restored.table.events, rest.seen)
+    return replace(restored, table=replace(restored.table, recorded=recorded))
 
 
 def _table(traces: Traces, np_: int, sites: Sites) -> PointTable:
@@ -118,8 +120,8 @@ def _table(traces: Traces, np_: int, sites: Sites) -> PointTable:
 def _of_other_build(nodes: Iterable[Sequence[str]], others: Mapping[int, Any]) -> bool:
     """Tell whether most calls of a run are at no call site of other counts' signatures."""
     named = {tuple(node) for data in others.values() for node in data["nodes"]}
-    known = [tuple(node) in named for node in nodes]
-    return bool(named) and sum(known) <= FOREIGN * len(known)
+    is_named = [tuple(node) in named for node in nodes]
+    return bool(named) and sum(is_named) <= FOREIGN * len(is_named)
 
 
 def _match_sites(
@@ -133,10 +135,10 @@ def _match_sites(
 
     Copies of calls are told by the run itself, or by those counts, whichever makes more alike.
     """
-    known = [load_table(traces.root, n) for n in counts]
+    tables = [load_table(traces.root, n) for n in counts]
     with_lines = {site: one for site, one in sites.same.items() if site in copies.lines}
     ways = [sites, *([replace(sites, same=with_lines)] if with_lines != sites.same else [])]
-    tries = [(way, found) for way in ways if (found := match(known, read(way))) is not None]
+    tries = [(way, matching) for way in ways if (matching := match(tables, read(way))) is not None]
     if not tries:
         return sites, None
     way, (twins, how) = max(tries, key=lambda each: each[1][1].alike / each[1][1].calls)
@@ -179,12 +181,12 @@ def _traced_again(traces: Traces, np_: int) -> str:
 
 def _signatures(traces: Traces, without: int | None = None) -> dict[int, dict[str, Any]]:
     """Return the content of the signatures of a study that can be read, but for one count."""
-    found = {}
+    signatures = {}
     for n in traces.counts:
         if n != without:
             with contextlib.suppress(P3SError):  # made again or reported by whoever needs it
-                found[n] = read_json(signature_path(traces.root, n), SCHEMA, VERSION)
-    return found
+                signatures[n] = read_json(signature_path(traces.root, n), SCHEMA, VERSION)
+    return signatures
 
 
 def _run(traces: Traces, files: Sequence[Path], sites: Sites) -> PointTable:
@@ -200,10 +202,10 @@ def read_alike(traces: Traces, model_sites: Collection[str], files: Sequence[Pat
         return part
     table = table_of([part], [None], str(traces.root))
     signatures = _signatures(traces)
-    known = known_sites(signatures)
+    sites_known = known_sites(signatures)
     copies = copies_of(table, chains(traces, table.sites))
-    decided = {**copies.by_graph, **known.of_graph(0)}  # whatever this run tells
-    alike = sites_of(table, replace(copies, by_graph=decided, waits={}), known)
+    decided = {**copies.by_graph, **sites_known.of_graph(0)}  # whatever this run tells
+    alike = sites_of(table, replace(copies, by_graph=decided, waits={}), sites_known)
     if _of_other_build(table.nodes, signatures):
         alike, _ = _match_sites(traces, alike, copies, signatures, partial(_run, traces, files))
     return join_files(files, replace(alike, apart=sites.apart)) if alike != Sites() else part

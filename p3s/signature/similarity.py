@@ -27,27 +27,27 @@ SIMILAR = 0.8
 FOREIGN = 0.5
 
 
-def match(known: Sequence[PointTable], run: PointTable) -> tuple[dict[str, str], Matched] | None:
+def match(tables: Sequence[PointTable], run: PointTable) -> tuple[dict[str, str], Matched] | None:
     """Return site of a run -> site of other counts that is the same call, and how many are alike.
 
     None where the run is of the same build as these, or less than 80 % of the calls correspond
     (of the one that has fewer; of the other half).
     """
-    here = _list_calls(structure([run]))
-    there = {node for t in known for node in t.nodes}
-    if sum(node in there for node in here) > FOREIGN * len(here):
+    run_calls = _list_calls(structure([run]))
+    nodes_elsewhere = {node for t in tables for node in t.nodes}
+    if sum(node in nodes_elsewhere for node in run_calls) > FOREIGN * len(run_calls):
         return None
-    nearest = min(known, key=lambda t: (abs(np.log(t.np / run.np)), t.np))
-    found = [align_sites(some, run) for some in (known, [nearest])]
-    sites, how = max(found, key=lambda each: each[1].alike)
-    less, more = sorted((len(here), len(nearest.nodes)))
+    nearest = min(tables, key=lambda t: (abs(np.log(t.np / run.np)), t.np))
+    alignments = [align_sites(candidates, run) for candidates in (tables, [nearest])]
+    sites, how = max(alignments, key=lambda each: each[1].alike)
+    less, more = sorted((len(run_calls), len(nearest.nodes)))
     enough = how.alike >= SIMILAR * less and how.alike > FOREIGN * more
     return (sites, how) if enough else None
 
 
-def align_sites(known: Sequence[PointTable], run: PointTable) -> tuple[dict[str, str], Matched]:
+def align_sites(tables: Sequence[PointTable], run: PointTable) -> tuple[dict[str, str], Matched]:
     """Return site of a run -> site of tables of one build that is the same call, and how many."""
-    one, other = structure(known), structure([run])
+    one, other = structure(tables), structure([run])
     mine, theirs = _list_calls(one), _list_calls(other)
     score = _scores(_functions(one, mine), _functions(other, theirs))
     pairs = uncross_pairs(score, align(score))
@@ -87,12 +87,12 @@ class _Function:
 
     def likeness(self, other: _Function) -> int:
         """Return 0 for another operation or direction, else 1 and how many other facts agree."""
-        if self.op != other.op or self._apart(other):
+        if self.op != other.op or self._opposes(other):
             return 0
         facts = ("tags", "sizes", "depth", "most")
         return 1 + sum(bool(getattr(self, each) & getattr(other, each)) for each in facts)
 
-    def _apart(self, other: _Function) -> bool:
+    def _opposes(self, other: _Function) -> bool:
         return bool(self.ways and other.ways and not self.ways & other.ways)
 
 
@@ -110,31 +110,31 @@ def _functions(s: Structure, nodes: Sequence[Node]) -> list[_Function]:
             tags[node].add(group.tag)
             sizes[node].add(nbytes)
             ways[node].update({sign} - {0})
-    made = _events(s)
+    events_of = _events(s)
     number = {node: k for k, node in enumerate(s.nodes)}
-    found = []
+    functions = []
     for node in nodes:
         v = number[node]
         loops = s.nest.around[v, : s.nest.depth[v] + 1].tolist()
         walks = [s.nest.loops[k].entries for k in loops if k in s.walks]
         most: dict[int, int] = {}
-        for (n, _), times in (walks[0] if walks else made[v]).items():
+        for (n, _), times in (walks[0] if walks else events_of[v]).items():
             most[n] = max(times, most.get(n, 0))
         facts = (ways[node], tags[node], sizes[node], {len(loops) - len(walks)}, most.values())
-        found.append(_Function(node[1], *map(frozenset, facts)))
-    return found
+        functions.append(_Function(node[1], *map(frozenset, facts)))
+    return functions
 
 
 def _events(s: Structure) -> dict[int, dict[Member, int]]:
     """Return node -> how often each rank makes its call."""
     number = {node: k for k, node in enumerate(s.nodes)}
-    made: dict[int, dict[Member, int]] = {v: {} for v in number.values()}
+    events_of: dict[int, dict[Member, int]] = {v: {} for v in number.values()}
     for t in s.tables:
         for rank, _, v, events, _ in t.edges.tolist():
             if v >= 0:
-                of = made[number[t.nodes[v]]]
+                of = events_of[number[t.nodes[v]]]
                 of[t.np, rank] = of.get((t.np, rank), 0) + events
-    return made
+    return events_of
 
 
 def _scores(mine: Sequence[_Function], theirs: Sequence[_Function]) -> Ints:
@@ -172,11 +172,11 @@ def uncross_pairs(score: Ints, pairs: Sequence[Pair]) -> list[Pair]:
         rest[i], rest[:, j] = 0, 0
     best = (rest > 0) & (rest == rest.max(0, initial=0)) & (rest == rest.max(1, initial=0)[:, None])
     best &= (best.sum(0) == 1) & (best.sum(1) == 1)[:, None]
-    found = [*pairs, *zip(*(side.tolist() for side in np.nonzero(best)), strict=True)]
+    candidates = [*pairs, *zip(*(side.tolist() for side in np.nonzero(best)), strict=True)]
     return [
         (i, j)
-        for i, j in found
-        if not any((i - k) * (j - m) < 0 and score[i, m] >= score[i, j] for k, m in found)
+        for i, j in candidates
+        if not any((i - k) * (j - m) < 0 and score[i, m] >= score[i, j] for k, m in candidates)
     ]
 
 

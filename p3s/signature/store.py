@@ -139,7 +139,7 @@ def signature_of(t: PointTable, nest: Structure | None = None) -> SignatureHead:
 
     nest: the structure of the table, found here where it is not given.
     """
-    found = phases_of(nest or structure([t]))
+    phases = phases_of(nest or structure([t]))
     facts: dict[str, Any] = {each.name: getattr(t, each.name) for each in fields(SignatureFacts)}
     for name in ("sites", "same", "waits", "lines"):
         facts[name] = dict(sorted(facts[name].items()))
@@ -149,9 +149,9 @@ def signature_of(t: PointTable, nest: Structure | None = None) -> SignatureHead:
         work=int(t.work.sum()),
         communication_ns=int(t.elapsed_ns.sum()),
         not_modelled=unmodelled_calls([t]),
-        accounting=found.accounting[t.np],
-        phases=found.phases,
-        tree=found.tree,
+        accounting=phases.accounting[t.np],
+        phases=phases.phases,
+        tree=phases.tree,
     )
 
 
@@ -206,8 +206,8 @@ def read_tables(head: SignatureHead, path: Path) -> PointTable:
     _check_calls(calls, head)
     if not len(edges):
         raise ValueError("no rank has an event")
-    for values, what in ((edges, "edges"), (rows, "segments")):
-        check_range(values[:, 1:3], -2, len(head.nodes), f"a place of the {what}")
+    for values, file_kind in ((edges, "edges"), (rows, "segments")):
+        check_range(values[:, 1:3], -2, len(head.nodes), f"a place of the {file_kind}")
     facts: dict[str, Any] = {each.name: getattr(head, each.name) for each in fields(SignatureFacts)}
     columns: dict[str, Any] = {name: calls[:, k] for k, name in enumerate(COLUMNS)}
     return PointTable(
@@ -223,11 +223,11 @@ def read_tables(head: SignatureHead, path: Path) -> PointTable:
 
 def _columns(path: Path, names: Sequence[str], head: SignatureHead) -> np.ndarray:
     """Return a table of whole numbers, (rows, columns), the first of which is a rank."""
-    found = read_columns(path, dict.fromkeys(names, int), head.tables)
-    values = np.stack([found[name] for name in names], axis=1).astype(np.int64)
+    table = read_columns(path, dict.fromkeys(names, int), head.tables)
+    values = np.stack([table[name] for name in names], axis=1).astype(np.int64)
     check_range(values[:, 0], 0, head.np, f"{path.name}: a rank")
-    known = names.index("count") if "count" in names else None
-    if known is not None and len(values) and values[:, known].min() < 0:
+    count_column = names.index("count") if "count" in names else None
+    if count_column is not None and len(values) and values[:, count_column].min() < 0:
         raise ValueError(f"{path.name}: a count is negative")
     return values
 
@@ -252,10 +252,10 @@ def _check_calls(calls: np.ndarray, head: SignatureHead) -> None:
 
 def _read_samples(path: Path, head: SignatureHead) -> dict[int, np.ndarray]:
     """Return rank -> its events as numbers of nodes."""
-    kept = read_table(path, {"rank": int, "nodes": list}, head.tables)
-    ranks = kept.column("rank").to_pylist()
+    table = read_table(path, {"rank": int, "nodes": list}, head.tables)
+    ranks = table.column("rank").to_pylist()
     check_range(ranks, 0, head.np, f"{path.name}: a rank")
-    nodes = [numbers(part.values) for part in kept.column("nodes")]
+    nodes = [numbers(part.values) for part in table.column("nodes")]
     for each in nodes:
         check_range(each, 0, len(head.nodes), f"{path.name}: a node")
     return dict(zip(ranks, nodes, strict=True))
@@ -280,18 +280,18 @@ def write_phases(traces: Traces) -> Phases:
     root, counts = traces.root, traces.counts
     if not counts:
         raise P3SError(f"phases: {root} holds no signature; run `p3s characterize` first")
-    found = phases_of(structure([load_table(root, n) for n in counts]))
+    phases = phases_of(structure([load_table(root, n) for n in counts]))
     made_of = [signature_path(root, n) for n in counts]
-    write_json(phases_path(root), PHASES.data(found), made_of)
-    return found
+    write_json(phases_path(root), PHASES.data(phases), made_of)
+    return phases
 
 
 def load_phases(traces: Traces) -> Phases:
     """Return signature/phases.json, made anew where it is not that of the study's counts."""
     path, counts = phases_path(traces.root), traces.counts
     if path.exists():
-        found = PHASES.read(path)
+        phases = PHASES.read(path)
         made_of = [signature_path(traces.root, n) for n in counts]
-        if list(found.counts) == counts and not is_stale(path, made_of):
-            return found
+        if list(phases.counts) == counts and not is_stale(path, made_of):
+            return phases
     return write_phases(traces)

@@ -52,12 +52,12 @@ def refine(
 
 
 def _find_guarded(
-    nest: Nest, found: Mapping[Any, Mapping[int, Ints]], number: Mapping[Any, Ints]
+    nest: Nest, iterations_of: Mapping[Any, Mapping[int, Ints]], number: Mapping[Any, Ints]
 ) -> tuple[Loop, Loop] | None:
     """Return an outer and an inner loop that are one loop with a call in every k-th turn."""
     index = {id(loop): k for k, loop in enumerate(nest.loops)}
     for outer in nest.loops[1:]:
-        own = outer.own_nodes()
+        own_nodes = outer.own_nodes()
         for inner in outer.children:
             if not isinstance(inner, Loop):
                 continue
@@ -68,9 +68,9 @@ def _find_guarded(
                 (
                     t[index[id(outer)]],
                     t[index[id(inner)]],
-                    int(number[m][own].max()) if own else None,
+                    int(number[m][own_nodes].max()) if own_nodes else None,
                 )
-                for m, t in found.items()
+                for m, t in iterations_of.items()
                 if index[id(outer)] in t and index[id(inner)] in t
             ]
             if _every_kth(rows, before=at > 0):
@@ -228,14 +228,14 @@ def _in_code(nodes: Sequence[Node], tables: Sequence[PointTable]) -> dict[int, i
     Two stacks first differ, from the outermost call on, in return addresses of one function.
     """
     stacks = {site: names for t in tables for site, names in t.sites.items()}
-    found: dict[int, tuple[tuple[str, int], ...]] = {}
+    addresses_of: dict[int, tuple[tuple[str, int], ...]] = {}
     for v, (site, _) in enumerate(nodes):
         calls = [_FRAME.fullmatch(name) for name in reversed(stacks.get(site, ()))]
         stack = tuple((call[1], int(call[2], 16)) for call in calls if call is not None)
         if calls and len(stack) == len(calls):
-            found[v] = stack
-    places = {stack: k for k, stack in enumerate(sorted(set(found.values())))}
-    return {v: places[stack] for v, stack in found.items()}
+            addresses_of[v] = stack
+    places = {stack: k for k, stack in enumerate(sorted(set(addresses_of.values())))}
+    return {v: places[stack] for v, stack in addresses_of.items()}
 
 
 def total_turns(s: Structure) -> int:
@@ -250,10 +250,10 @@ def find_ambiguous(s: Structure) -> frozenset[str]:
     starts are one kind), and all sites of a loop that holds everything between MPI_Init and
     MPI_Finalize and iterations but twice: its calls before and behind the program's own loops are
     made through the line of those inside."""
-    made: dict[str, set[str]] = {}
+    places_of_site: dict[str, set[str]] = {}
     for site, op in s.nodes:
-        made.setdefault(site, set()).add(place_of(op))
-    shared = {site for site, ops in made.items() if site and len(ops) > 1}
+        places_of_site.setdefault(site, set()).add(place_of(op))
+    shared = {site for site, ops in places_of_site.items() if site and len(ops) > 1}
     loops = [c for c in s.tree.children if isinstance(c, Loop)]
     outside = {s.nodes[v][1] for v in s.tree.own_nodes()}
     if (

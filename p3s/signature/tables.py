@@ -130,12 +130,12 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
                 continue
             for col in ("work", "elapsed_ns"):
                 table[col][i] = min(table[col][i], other.table[col][j])
-        known = set(key)
-        varying.update(k[1] for k in o_key if k not in known)
+        present_keys = set(key)
+        varying.update(k[1] for k in o_key if k not in present_keys)
     walls = [wall for wall in wall_ns if wall is not None]
-    taken: dict[str, Any] = {**table, **{name: getattr(one, name) for name in _OF_FIRST}}
+    columns: dict[str, Any] = {**table, **{name: getattr(one, name) for name in _OF_FIRST}}
     return PointTable(
-        **taken,
+        **columns,
         groups=tuple(one.groups),
         places=tuple(one.places),
         nodes=tuple(one.nodes),
@@ -159,7 +159,7 @@ _OF_FIRST = (
 
 def _differing(parts: Sequence[Part], with_partner: bool = False) -> tuple[str, ...]:
     """Return the calls whose number per rank (and partner) is not the same in all repeats."""
-    seen: list[dict[tuple[Any, ...], int]] = []
+    calls: list[dict[tuple[Any, ...], int]] = []
     for part in parts if len(parts) > 1 else ():
         number: dict[tuple[Any, ...], int] = {}
         for rank, group, count in zip(
@@ -175,9 +175,9 @@ def _differing(parts: Sequence[Part], with_partner: bool = False) -> tuple[str, 
                 *((g.comm, g.peer, g.tag, g.root) if with_partner else ()),
             )
             number[key] = number.get(key, 0) + count
-        seen.append(number)
+        calls.append(number)
     return tuple(
-        sorted({key[0] for other in seen[1:] for key, _ in seen[0].items() ^ other.items()})
+        sorted({key[0] for other in calls[1:] for key, _ in calls[0].items() ^ other.items()})
     )
 
 

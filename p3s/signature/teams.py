@@ -49,8 +49,8 @@ class Teams(AtPlaces):
     def column(self, name: str) -> numpy.ndarray:
         """Return a column by its name, or that of a part of the laws; seconds where it is time."""
         column = _OF_PART.get(name, name)
-        found = self.values[:, COLUMNS.index(column) - 2]
-        return found * 1e-9 if column.endswith("_ns") else found.astype(np.float64)
+        values = self.values[:, COLUMNS.index(column) - 2]
+        return values * 1e-9 if column.endswith("_ns") else values.astype(np.float64)
 
     def total(self, name: str) -> float:
         """Return the sum of a column over all ranks and places; of MOST the largest."""
@@ -68,19 +68,19 @@ class Teams(AtPlaces):
         return self.total("longest") / even if even > 0 else float("nan")
 
 
-def teams_of(rt: RankTrace, kept: numpy.ndarray, nodes: numpy.ndarray) -> numpy.ndarray:
+def teams_of(rt: RankTrace, kept_events: numpy.ndarray, nodes: numpy.ndarray) -> numpy.ndarray:
     """Return the rows of a rank, columns COLUMNS.
 
-    kept: events that are taken, ascending; nodes: of all events. What threads did before an event
-    that is not taken counts with the next one.
+    kept_events: ascending; nodes: of all events. What threads did before another event counts
+    with the next one that is kept.
     """
     threads = getattr(rt, "threads", None)
-    if threads is None or not len(threads.event) or not len(kept):
+    if threads is None or not len(threads.event) or not len(kept_events):
         return none(COLUMNS)
-    at = kept[np.minimum(np.searchsorted(kept, threads.event), len(kept) - 1)]
-    found, where = np.unique(nodes[at], return_inverse=True)
-    out = np.zeros((len(found), len(COLUMNS)), dtype=np.int64)
-    out[:, 0], out[:, 1] = rt.rank, found
+    at = kept_events[np.minimum(np.searchsorted(kept_events, threads.event), len(kept_events) - 1)]
+    distinct_nodes, where = np.unique(nodes[at], return_inverse=True)
+    out = np.zeros((len(distinct_nodes), len(COLUMNS)), dtype=np.int64)
+    out[:, 0], out[:, 1] = rt.rank, distinct_nodes
     for k, name in enumerate(COLUMNS[2:], start=2):
         values = _column(threads, name)
         if name in MOST:

@@ -123,14 +123,14 @@ def make_times(traces: Traces, np: int) -> Times | None:
     """
     table = load_table(traces.root, np)
     apart = frozenset(site.partition("#")[0] for site, _ in table.nodes if "#" in site)
-    records = _source_of(traces, np, table.work_unit)
+    records = _runs_with_times(traces, np, table.work_unit)
     if not records:
         return None  # the captures were deleted: what was made from them stays
     parts, _, _, used = intact_runs(records, np, Sites(apart, table.same, table.waits))
     return write_times(traces.root, table, parts, used)
 
 
-def _source_of(traces: Traces, np: int, work_unit: str) -> list[RunRecord]:
+def _runs_with_times(traces: Traces, np: int, work_unit: str) -> list[RunRecord]:
     """Return the complete runs whose times count: timed/ where work is instructions, else own."""
     timed = _list_timed(traces, np) if work_unit not in clock.TIMES else []
     return timed or traces.complete(np)
@@ -183,9 +183,9 @@ def times_of_runs(
         where = np.searchsorted(mine[order], theirs)
         row = order[np.minimum(where, len(mine) - 1)]
         equal = (mine[row] == theirs) & (table.segments[row, 3] == part.segments[:, 3])
-        found = np.full(len(mine), -1, dtype=np.int64)
-        found[row[equal]] = np.flatnonzero(equal)
-        at.append(found)
+        part_rows = np.full(len(mine), -1, dtype=np.int64)
+        part_rows[row[equal]] = np.flatnonzero(equal)
+        at.append(part_rows)
         sums[run, row[equal]] = part.times[equal, 0]
         all_ns += float(part.times[:, 0].sum())
         lost_ns += float(part.times[~equal, 0].sum())
@@ -230,13 +230,13 @@ def times_of_runs(
 
 
 def _codes(
-    segments: numpy.ndarray, nodes: Sequence[tuple[str, str]], wanted: Sequence[tuple[str, str]]
+    segments: numpy.ndarray, nodes: Sequence[tuple[str, str]], target: Sequence[tuple[str, str]]
 ) -> numpy.ndarray:
-    """Return a number per row from rank and both places, numbered as ``wanted``; -1: has none."""
-    number = {node: k for k, node in enumerate(wanted)}
+    """Return a number per row from rank and both places as ``target`` has them, or -1."""
+    number = {node: k for k, node in enumerate(target)}
     to = np.array([*(number.get(node, -2) for node in nodes), -1], dtype=np.int64)
     before, after = to[segments[:, 1]], to[segments[:, 2]]
-    size = len(wanted) + 1
+    size = len(target) + 1
     codes = (segments[:, 0] * size + before + 1) * size + after
     return np.where((before == -2) | (after == -2), -1, codes)
 
@@ -246,11 +246,11 @@ def _timed_run(
 ) -> RunTimes:
     """Return what is known of a run; sums: time of each of the table's segments, NaN: has none."""
     wall = part.loads[:, clock.LOADS.index("wall_ns")]
-    there = np.isfinite(sums)
-    work = table.segments[there, 4].astype(np.float64)
+    has_time = np.isfinite(sums)
+    work = table.segments[has_time, 4].astype(np.float64)
     floor = floor_ns(
-        table.segments[there, 3].astype(np.float64),
-        sums[there],
+        table.segments[has_time, 3].astype(np.float64),
+        sums[has_time],
         None if table.work_unit in clock.TIMES else work,
     )
     return RunTimes(
@@ -266,8 +266,8 @@ def _resident(size: int, parts: Sequence[Part]) -> numpy.ndarray:
     out = np.zeros(size, dtype=np.int64)
     rank, column = clock.LOADS.index("rank"), clock.LOADS.index("resident_bytes")
     for part in parts:
-        here = part.loads[:, rank]
-        out[here] = np.maximum(out[here], part.loads[:, column])
+        ranks = part.loads[:, rank]
+        out[ranks] = np.maximum(out[ranks], part.loads[:, column])
     return out
 
 
@@ -313,9 +313,9 @@ def _with_rows(head: TimesHead, path: Path) -> Times:
     """Return the times of a head and its table."""
     if zlib.crc32(file_bytes(path)) != head.table_crc:
         raise OtherTable(f"{path.name} is another table than it names")
-    wanted = dict.fromkeys(COLUMNS, int) | dict.fromkeys((*_VALUES, *_quantile_names()), float)
-    wanted |= dict.fromkeys(map(_counter, head.counters), float)
-    columns: dict[str, Any] = dict(read_columns(path, wanted))
+    kinds = dict.fromkeys(COLUMNS, int) | dict.fromkeys((*_VALUES, *_quantile_names()), float)
+    kinds |= dict.fromkeys(map(_counter, head.counters), float)
+    columns: dict[str, Any] = dict(read_columns(path, kinds))
     if len(columns["rank"]) != head.rows:
         raise ValueError("head and table do not fit")
     quantile = [columns.pop(name) for name in _quantile_names()]
@@ -335,11 +335,11 @@ def stale(traces: Traces, np: int) -> bool:
     """Tell whether times are missing, older than the signature or a run they come from, or from a
     run that was deleted."""
     path, signature = times_path(traces.root, np), signature_path(traces.root, np)
-    own, timed = traces.complete(np), _list_timed(traces, np)
-    if not signature.exists() or not (own or timed):
+    complete, timed = traces.complete(np), _list_timed(traces, np)
+    if not signature.exists() or not (complete or timed):
         return False  # there is nothing to make them from
     if not path.exists():
-        units = {run.info.get("work_unit", clock.CPU) for run in own}
+        units = {run.info.get("work_unit", clock.CPU) for run in complete}
         return bool(timed) or bool(units & set(clock.TIMES))
     native = [run.path / "run.json" for run in traces.timed if run.np == np]
     return is_stale(path, [signature, *native]) or any(
@@ -369,36 +369,36 @@ def notes(times: Times | None) -> list[str]:
     """Return what is to be said of the times of one count, each in one line."""
     if times is None:
         return []
-    said = []
+    remarks = []
     if times.unmatched > _UNMATCHED:
-        said.append(
+        remarks.append(
             f"{100 * times.unmatched:.0f} % of the computation time is in steps that the"
             " signature does not have as often: it is in no cost"
         )
     bad = [(k, run.disturbed) for k, run in enumerate(times.runs) if run.disturbed]
     if bad:
         (first, why), total = bad[0], len(times.runs)
-        which = f"run {first + 1} of {total} was" if total > 1 else "the run was"
+        subject = f"run {first + 1} of {total} was" if total > 1 else "the run was"
         if 1 < len(bad) == total:
-            which = f"all {total} runs were"
+            subject = f"all {total} runs were"
         more = f"; {len(bad) - 1} more too" if 1 < len(bad) < total else ""
-        said.append(f"{which} disturbed: {why[0]}{more}")
-    return said
+        remarks.append(f"{subject} disturbed: {why[0]}{more}")
+    return remarks
 
 
 #: Runs of a count, at most, up to which disturbed ones are made once more unasked.
 MOST_RUNS = 3
 
 
-def lacks_quiet_runs(times: Times | None, wanted: int = 1) -> bool:
-    """Tell whether fewer than ``wanted`` of the runs whose times are known were undisturbed."""
+def lacks_quiet_runs(times: Times | None, min_quiet: int = 1) -> bool:
+    """Tell whether fewer than ``min_quiet`` of the runs whose times are known were undisturbed."""
     runs = times.runs if times is not None else ()
-    return bool(runs) and sum(not run.disturbed for run in runs) < wanted
+    return bool(runs) and sum(not run.disturbed for run in runs) < min_quiet
 
 
-def needs_repeat(times: Times | None, wanted: int) -> bool:
+def needs_repeat(times: Times | None, min_quiet: int) -> bool:
     """Tell whether a count lacks undisturbed runs and has fewer than MOST_RUNS in all."""
-    return lacks_quiet_runs(times, wanted) and len(times.runs if times else ()) < MOST_RUNS
+    return lacks_quiet_runs(times, min_quiet) and len(times.runs if times else ()) < MOST_RUNS
 
 
 def as_json(times: Times | None) -> dict[str, Any]:

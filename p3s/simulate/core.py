@@ -113,7 +113,7 @@ def library() -> ctypes.CDLL:
     Errors: P3SError when it did not come with P3S and cannot be compiled, or no place is writable.
     """
     name = "simulate.so"
-    made = compiling.taken(name, SOURCES, FLAGS) or compile_cached(
+    binary = compiling.taken(name, SOURCES, FLAGS) or compile_cached(
         name,
         SOURCES,
         FLAGS,
@@ -122,9 +122,9 @@ def library() -> ctypes.CDLL:
         libraries=["-lm"],
     )
     try:
-        return ctypes.CDLL(str(made))
+        return ctypes.CDLL(str(binary))
     except OSError as err:
-        raise P3SError(f"{made}: cannot be loaded ({err}); remove it and try again") from err
+        raise P3SError(f"{binary}: cannot be loaded ({err}); remove it and try again") from err
 
 
 #: State of a step; the numbers are those of state.h.
@@ -173,10 +173,10 @@ def describe_changes(steps: Steps, state: np.ndarray) -> tuple[str, ...]:
         for call in np.unique(steps.call[changed[kind]]).tolist():
             mine = kind & (steps.call[changed] == call)
             where = np.unique(rank[mine])
-            some = ", ".join(map(str, where[:_NAMED].tolist()))
+            ranks_named = ", ".join(map(str, where[:_NAMED].tolist()))
             more = f" and {len(where) - _NAMED} more" if len(where) > _NAMED else ""
             notes.append(
                 f"{int(mine.sum())} {steps.calls[call]} of rank{'s' * (len(where) > 1)} "
-                f"{some}{more} {text}"
+                f"{ranks_named}{more} {text}"
             )
     return tuple(notes)

@@ -88,22 +88,22 @@ class Settling:
     unsettled: float = 0.0
     change: float = 0.0
 
-    def add(self, loop: Loop, found: SectionTimes, notes: list[str]) -> None:
+    def add(self, loop: Loop, times: SectionTimes, notes: list[str]) -> None:
         """Take in a loop; a note says so where it has not settled."""
-        time = float(found.sums[0].sum())
+        time = float(times.sums[0].sum())
         self.of += time
-        if found.settled:
+        if times.settled:
             return
         part = (
-            f"{figures(100 * found.change)} %" if np.isfinite(found.change) else "an unknown part"
+            f"{figures(100 * times.change)} %" if np.isfinite(times.change) else "an unknown part"
         )
         notes.append(
             f"{loop.section.name}: the time of an iteration still changes by {part} at "
             "the end of what was simulated; the last ones stand for the rest"
         )
-        if found.change > SETTLED:
+        if times.change > SETTLED:
             self.unsettled += time
-            self.change = max(self.change, found.change)
+            self.change = max(self.change, times.change)
 
     def into(self, followed: SimulationGaps) -> SimulationGaps:
         """Return ``followed`` with the share of the time that has not settled."""
@@ -164,8 +164,8 @@ class Loop:
         """Find the iterations that are alike and whether windows of them can be strung together."""
         if self.looked:
             return
-        found = alike(self.section, repeated=self.repeated)
-        self.group = found if found is not None and found.folded else None
+        group = alike(self.section, repeated=self.repeated)
+        self.group = group if group is not None and group.folded else None
         none = np.zeros(0, dtype=np.int64)
         self.section = replace(self.section, steps=select_steps(self.section.steps, none))
         self.looked = True
@@ -226,18 +226,18 @@ class Loop:
         )
         return self.cut[overlap]
 
-    def last(self, ready: Windows, left: float) -> Tally:
-        """Return what is added up in a window of which the first ``left`` iterations count.
+    def last(self, ready: Windows, remaining: float) -> Tally:
+        """Return what is added up in a window of which the first ``remaining`` iterations count.
 
         One and the same each time: simulators know it again.
         """
-        found = ready.last.get(left)
-        if found is None:
-            share = np.clip(left - (self.place() - ready.head), 0.0, 1.0)
-            found = replace(ready.tally, weight=ready.tally.weight * share)
+        tally = ready.last.get(remaining)
+        if tally is None:
+            share = np.clip(remaining - (self.place() - ready.head), 0.0, 1.0)
+            tally = replace(ready.tally, weight=ready.tally.weight * share)
             ready.last.clear()  # one is as large as the rest
-            ready.last[left] = found
-        return found
+            ready.last[remaining] = tally
+        return tally
 
     def once(self) -> Floats:
         """Return the weights with which every iteration counts once for each entry of the loop."""
@@ -261,8 +261,8 @@ def fold_times(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False)
             return added_up(run(steps, tally.cell, first_ns), steps.start, tally)
         group = None if tally.group is None else tally.group[only]
         mine = Tally(tally.cell[only], tally.weight[only], tally.cells, group, tally.groups)
-        found = added_up(run(window, mine.cell, first_ns), window.start, mine)
-        return replace(found, place=np.cumsum(only) - 1)
+        totals = added_up(run(window, mine.cell, first_ns), window.start, mine)
+        return replace(totals, place=np.cumsum(only) - 1)
 
     return folded_totals(loop, add_up, windows=windows, overlap=overlap)
 
@@ -286,39 +286,39 @@ def folded_totals(
 def _strung(
     loop: Loop, add_up: AddUp, idle: Floats, windows: int, most: int, overlap: bool
 ) -> SectionTimes:
-    group, full, kept = loop.group, loop.full, loop.kept
+    group, full, is_kept = loop.group, loop.full, loop.kept
     assert group is not None
     ready = loop.ready(overlap)
     turns, tally, work, at = ready.turns, ready.tally, ready.work, ready.at
     first = add_up(full, None, ready.first, idle)
     total = first.sums
-    left = group.stands_for - ready.end  # iterations of an entry that are not counted yet
+    remaining = group.stands_for - ready.end  # iterations of an entry that are not counted yet
     clock = _find_ends(at, first, idle)
     del first
-    results = strung(lambda first_ns: add_up(full, kept, tally, first_ns), clock, at)
+    results = strung(lambda first_ns: add_up(full, is_kept, tally, first_ns), clock, at)
     most = windows or most or max(_FEWEST_WINDOWS, MOST_STEPS // max(loop.window, 1))
     history: list[_Window] = []
     period, number, change = 0, 0, 0.0
-    while left > 0 and number < most and not period:
-        if left < turns:  # the loop ends within this window
-            tally = loop.last(ready, left)
+    while remaining > 0 and number < most and not period:
+        if remaining < turns:  # the loop ends within this window
+            tally = loop.last(ready, remaining)
         result = next(results)
         number += 1
-        made = _Window(result.sums, result.long[0])
-        if left < turns:
-            total += made.sums
-            left = 0.0
+        window = _Window(result.sums, result.long[0])
+        if remaining < turns:
+            total += window.sums
+            remaining = 0.0
             break
-        history.append(made)
+        history.append(window)
         if windows and number > windows // 2:
             continue  # stands for what is left
-        total += made.sums
-        left -= turns
+        total += window.sums
+        remaining -= turns
         if not windows:
             change = _change(history, 1, work)
             period = _period(history, work, loop) or (_means(history, work, loop) if overlap else 0)
             history = history[-2 * max(*PERIODS, *MEANS) :]
-    if left > 0:
+    if remaining > 0:
         last = (
             history[number // 2 :]
             if windows
@@ -326,8 +326,8 @@ def _strung(
             if period
             else history[-max(len(history) // 2, 1) :]
         )
-        total = total + np.mean([one.sums for one in last], axis=0) * (left / turns)
-    return SectionTimes(total, number + 1, bool(period or windows) or left <= 0, change)
+        total = total + np.mean([one.sums for one in last], axis=0) * (remaining / turns)
+    return SectionTimes(total, number + 1, bool(period or windows) or remaining <= 0, change)
 
 
 def strung(run: Callable[[Floats], Any], clock: Floats, at: Ints) -> Iterator[Any]:
@@ -356,9 +356,9 @@ def _margins(turns: int) -> tuple[int, int]:
 
 def _find_ends(last: Ints, result: Any, before: Floats) -> Floats:
     """Return when the last step of each rank ends; ``before`` where it has none."""
-    last, which = np.maximum(last, 0), last >= 0
+    last, has_last = np.maximum(last, 0), last >= 0
     ends = result.ends_of(last) if isinstance(result, Totals) else np.asarray(result.end_ns)[last]
-    return np.where(which, ends, before)
+    return np.where(has_last, ends, before)
 
 
 @dataclass(frozen=True)
@@ -442,11 +442,11 @@ def _weighed_anew(loop: Loop, add_up: AddUp, idle: Floats) -> SectionTimes:
     quarters[group.turns[-2 * quarter : -quarter]], quarters[group.turns[-quarter:]] = 1, 2
     part_of = np.where(loop.kept, quarters[loop.full.turn], np.uint8(0))
     tally = replace(loop.tally(weight), group=part_of, groups=2)
-    found = add_up(loop.full, None, tally, idle)
-    nothing = np.zeros((0, 0))
-    parts = [_Window(nothing, long) for long in found.long]
+    sums = add_up(loop.full, None, tally, idle)
+    no_sums = np.zeros((0, 0))
+    parts = [_Window(no_sums, long) for long in sums.long]
     work = by_rank(loop.full, np.where(part_of == 2, loop.full.work_ns, 0.0))
     change = _change(parts, 1, work)
     return SectionTimes(
-        found.sums, 1, change <= TOLERANCE and _lasts(parts[-1:], work, loop), change
+        sums.sums, 1, change <= TOLERANCE and _lasts(parts[-1:], work, loop), change
     )

@@ -39,12 +39,12 @@ class Curve:
     def at(self, nbytes: npt.ArrayLike) -> Floats:
         """Return the cost of messages of these sizes."""
         x, y = np.asarray(self.nbytes), np.asarray(self.ns)
-        wanted = np.asarray(nbytes, dtype=np.float64)
-        found = np.interp(wanted, x, y)
+        sizes = np.asarray(nbytes, dtype=np.float64)
+        cost = np.interp(sizes, x, y)
         if len(x) > 1:
             slope = max((y[-1] - y[-2]) / (x[-1] - x[-2]), 0.0)
-            found = np.where(wanted > x[-1], y[-1] + slope * (wanted - x[-1]), found)
-        return np.asarray(found, dtype=np.float64)
+            cost = np.where(sizes > x[-1], y[-1] + slope * (sizes - x[-1]), cost)
+        return np.asarray(cost, dtype=np.float64)
 
 
 NEVER = Curve((0.0,), (0.0,))
@@ -103,7 +103,7 @@ class Network:
 
     def nearest(self, distance: int) -> int:
         """Return the distance with a path that is nearest to a distance."""
-        return min(self.paths, key=lambda known: (abs(known - distance), known))
+        return min(self.paths, key=lambda each: (abs(each - distance), each))
 
     def path(self, distance: int) -> Path:
         """Return the path of a distance; of the nearest one that is known where it is not."""
@@ -226,11 +226,11 @@ def rough_network(
     """
     if not (rate > 0 and inside_rate > 0):
         raise P3SError("network: a rate is 0; give bytes per ns")
-    own = line(overhead_ns)
+    cpu = line(overhead_ns)
     return Network(
         {
-            0: Path(line(inside_latency_ns, 1 / inside_rate), own, own, inside_eager_bytes, False),
-            1: Path(line(latency_ns, 1 / rate), own, own, eager_bytes, True),
+            0: Path(line(inside_latency_ns, 1 / inside_rate), cpu, cpu, inside_eager_bytes, False),
+            1: Path(line(latency_ns, 1 / rate), cpu, cpu, eager_bytes, True),
         },
         rate=rate,
         burst=burst,
@@ -253,14 +253,14 @@ def network_from_machine(machine: Any) -> Network:
     when there is no measurement.
     """
     name = machine.get("name", "") if isinstance(machine, Mapping) else machine.name
-    found = machine.get("network") if isinstance(machine, Mapping) else machine.network
-    if not found:
+    measured = machine.get("network") if isinstance(machine, Mapping) else machine.network
+    if not measured:
         raise P3SError(f"machine {name}: its network was not measured; run p3s machine measure")
     try:
-        between = _read_pair_costs(found)
-        inside = _read_pair_costs(found["inside"]) if found.get("inside") else between
-        post = _cost(found.get("post_ns", min(*between.send.ns, *between.receive.ns[:1])))
-        one_host = len(set(found["hosts"])) == 1
+        between = _read_pair_costs(measured)
+        inside = _read_pair_costs(measured["inside"]) if measured.get("inside") else between
+        post = _cost(measured.get("post_ns", min(*between.send.ns, *between.receive.ns[:1])))
+        one_host = len(set(measured["hosts"])) == 1
     except (KeyError, TypeError, ValueError) as err:
         raise DamagedFile(
             f"machine {name}: its network is damaged ({err}); measure it again"
@@ -296,13 +296,13 @@ class _PairCosts:
 
     def path(self, linked: bool, *, busy: bool) -> Path:
         """Return it as a path; ``busy``: its messages keep links busy."""
-        kept = self.busy if busy else NEVER
-        return Path(self.transfer, self.send, self.receive, self.eager, linked, kept)
+        busy_curve = self.busy if busy else NEVER
+        return Path(self.transfer, self.send, self.receive, self.eager, linked, busy_curve)
 
 
-def _read_pair_costs(found: Mapping[str, Any]) -> _PairCosts:
+def _read_pair_costs(measured: Mapping[str, Any]) -> _PairCosts:
     """Return the costs of a measurement. Errors: KeyError, TypeError, ValueError."""
-    sizes = found["sizes"]
+    sizes = measured["sizes"]
     nbytes = tuple(float(b) for b in sizes["bytes"])
     last, receives = 0.0, []
     for value in sizes["receive_ns"]:
@@ -310,14 +310,16 @@ def _read_pair_costs(found: Mapping[str, Any]) -> _PairCosts:
         receives.append(last)
     send = Curve(nbytes, tuple(_cost(y) for y in sizes["send_ns"]))
     gaps = [_cost(y) for y in sizes["gap_ns"]]
-    own = [max(a, b) for a, b in zip(send.ns, receives, strict=True)]
-    busy = tuple(gap if gap > _APART * calls else 0.0 for gap, calls in zip(gaps, own, strict=True))
+    call_ns = [max(a, b) for a, b in zip(send.ns, receives, strict=True)]
+    busy = tuple(
+        gap if gap > _APART * calls else 0.0 for gap, calls in zip(gaps, call_ns, strict=True)
+    )
     return _PairCosts(
         Curve(nbytes, tuple(_cost(y) for y in sizes["one_way_ns"])),
         send,
         Curve(nbytes, tuple(receives)),
         Curve(nbytes, busy),
-        max(float(found["eager_bytes"]), 0.0),
+        max(float(measured["eager_bytes"]), 0.0),
         nbytes[-1] / gaps[-1] if gaps[-1] > 0 else math.inf,
     )
 
@@ -369,9 +371,9 @@ def cluster_distances(cluster: Cluster, nodes: int, among: Ints | None = None) -
     ``among``: only between these of them.
     """
     node = np.arange(nodes) if among is None else among
-    found = np.full((len(node), len(node)), cluster.levels[-1].switches, dtype=np.int64)
+    switches = np.full((len(node), len(node)), cluster.levels[-1].switches, dtype=np.int64)
     for level in reversed(cluster.levels[:-1]):
         group = node // (level.nodes or nodes)
-        found[group[:, None] == group[None, :]] = level.switches
-    np.fill_diagonal(found, 0)
-    return found
+        switches[group[:, None] == group[None, :]] = level.switches
+    np.fill_diagonal(switches, 0)
+    return switches

@@ -132,8 +132,8 @@ class PackedSteps:
         order = self.begun  # another thread may have another one in a moment
         assert order is not None
         mine = (self.step, self.done, order, self.first)
-        made = tuple(np.empty_like(column) for column in mine)
-        before, after = (Packing(*(column.ctypes.data for column in some)) for some in (mine, made))
+        out = tuple(np.empty_like(column) for column in mine)
+        before, after = (Packing(*(column.ctypes.data for column in side)) for side in (mine, out))
         library().p3s_reorder(
             ctypes.c_int64(len(self)),
             ctypes.c_int64(len(self.first)),
@@ -141,7 +141,7 @@ class PackedSteps:
             ctypes.c_void_p(order.ctypes.data),
             ctypes.byref(after),
         )
-        step, done, place, first = made
+        step, done, place, first = out
         return replace(
             self, step=step, done=done, place=place, first=first, order=order, on=[], _weighed=[]
         )
@@ -164,13 +164,13 @@ class PackedSteps:
 
     def known_on(self, network: Network) -> CoreInput | None:
         """Return what the core was told of these steps on a network, None: nothing yet."""
-        return next((told for told in self.on if told.network is network), None)
+        return next((each for each in self.on if each.network is network), None)
 
     def keep_on(self, network: Network, inputs: Input, keep: list[Any]) -> CoreInput:
         """Keep what the core was told, for the next simulation on the same network."""
-        told = CoreInput(network, inputs, keep)
-        self.on = [*self.on[1 - _NETWORKS :], told]
-        return told
+        core_input = CoreInput(network, inputs, keep)
+        self.on = [*self.on[1 - _NETWORKS :], core_input]
+        return core_input
 
 
 @dataclass(eq=False)
@@ -186,13 +186,13 @@ class Packs:
         """Return packed steps, in order where it is known; arguments as of ``pack``."""
         with self._lock:
             made_of = (steps, node_of, distance, network, cell)
-            found = next((one for one in self.kept if one.are(*made_of)), None)
-            if found is not None and (found.begun is None or found.order is not None):
-                return found
-            made = pack(*made_of) if found is None else found.in_order()
-            others = [one for one in self.kept if one is not found]
-            self.kept = [*others[len(others) + 1 - _KEPT :], made]
-            return made
+            earlier = next((one for one in self.kept if one.are(*made_of)), None)
+            if earlier is not None and (earlier.begun is None or earlier.order is not None):
+                return earlier
+            packed = pack(*made_of) if earlier is None else earlier.in_order()
+            others = [one for one in self.kept if one is not earlier]
+            self.kept = [*others[len(others) + 1 - _KEPT :], packed]
+            return packed
 
 
 def columns_of(steps: Steps) -> tuple[Any, ...]:
@@ -224,11 +224,11 @@ def pack(
     if cell is not None:
         columns.cell = pointer(keep, cell, np.int32)
     step, place = np.empty(len(steps), STEP), np.empty(0, np.int32)
-    done, first = np.empty(len(steps.done), np.int32), np.empty(len(steps.ranks), np.int32)
+    requests, first = np.empty(len(steps.done), np.int32), np.empty(len(steps.ranks), np.int32)
     room, result = _SIZES, NO_ROOM
     while result == NO_ROOM:
         size = np.empty(room, SIZE)
-        where = (step, done, place, first, size)
+        where = (step, requests, place, first, size)
         out = Packing(*(column.ctypes.data for column in where), 0, room)
         result = library().p3s_pack(ctypes.byref(columns), ctypes.byref(out))
         room *= 4
@@ -244,7 +244,7 @@ def pack(
         distance,
         tuple(sorted(network.paths)),
         calls,
-        *(step, done, place, first),
+        *(step, requests, place, first),
         size[: out.sizes].copy(),
         int(out.longest),
     )
@@ -293,10 +293,10 @@ def _columns(
         if table.ndim != 2 or table.shape[0] != table.shape[1] or table.shape[0] < nodes:
             raise P3SError(f"simulation: distances are {table.shape}, not {nodes} x {nodes} nodes")
         nodes = len(table)
-        values, which = np.unique(table, return_inverse=True)
+        values, index = np.unique(table, return_inverse=True)
         picked = np.array([distances.index(network.nearest(int(d))) for d in values])
-        path_of = pointer(keep, picked[which].reshape(table.shape), np.uint8)
-    both, some = bool((steps.op == Op.SENDRECV).any()), bool((steps.op == Op.WAITSOME).any())
+        path_of = pointer(keep, picked[index].reshape(table.shape), np.uint8)
+    both, waits_some = bool((steps.op == Op.SENDRECV).any()), bool((steps.op == Op.WAITSOME).any())
     return Columns(
         len(steps),
         len(steps.ranks),
@@ -309,7 +309,7 @@ def _columns(
         column("bytes", np.int64),
         column("peer2", np.int32) if both else 0,
         column("bytes2", np.int64) if both else 0,
-        column("number", np.int32) if some else 0,
+        column("number", np.int32) if waits_some else 0,
         column("done_start", np.int64),
         column("done", np.int32),
         column("to", np.int32),

@@ -115,9 +115,9 @@ def simulate(
     keep: list[Any] = []  # as long as the core reads it
     packed = pack(steps, node_of, distance, network)
     inputs = _inputs(keep, steps, packed, network, collective_ns, extra_ns)
-    found, state = _run(steps, packed, inputs, first_ns, anyway)
+    result, state = _run(steps, packed, inputs, first_ns, anyway)
     number, notes = _list_changes(steps, state)
-    return replace(found, cut=number, notes=notes)
+    return replace(result, cut=number, notes=notes)
 
 
 def totals(
@@ -142,19 +142,21 @@ def totals(
     """
     room = room or Room()
     packed = room.packs.of(steps, node_of, distance, network, tally.cell)
-    told = packed.known_on(network)
-    if told is None:
+    core_input = packed.known_on(network)
+    if core_input is None:
         keep: list[Any] = []
-        told = packed.keep_on(network, _inputs(keep, steps, packed, network, None, None), keep)
-    inputs = Input.from_buffer_copy(told.inputs)
+        core_input = packed.keep_on(
+            network, _inputs(keep, steps, packed, network, None, None), keep
+        )
+    inputs = Input.from_buffer_copy(core_input.inputs)
     inputs.slower = slower
-    found, state = _run(steps, packed, inputs, first_ns, True, tally, room, only, drawn)
+    result, state = _run(steps, packed, inputs, first_ns, True, tally, room, only, drawn)
     longs = room.column("longs", tally.groups * len(steps.ranks), np.float64)
     sums = room.column("sums", tally.cells * PARTS, np.float64)
     return Totals(
         sums.reshape(-1, PARTS).T.copy(),
         longs.reshape(-1, len(steps.ranks)).copy(),
-        found.end_ns,
+        result.end_ns,
         None if packed.order is None else packed.place,
         *_list_changes(steps, state),
     )
@@ -221,12 +223,12 @@ def _run(
     return times, packed.by_number(state) if out.loosened else None
 
 
-def _times(values: Any, what: str) -> Floats:
+def _times(values: Any, quantity: str) -> Floats:
     """Return times as the core reads them, if they are times."""
-    found = np.ascontiguousarray(values, dtype=np.float64)
-    if found.size and not (np.isfinite(found).all() and found.min() >= 0):
-        raise P3SError(f"simulation: {what} is negative or no number")
-    return found
+    array = np.ascontiguousarray(values, dtype=np.float64)
+    if array.size and not (np.isfinite(array).all() and array.min() >= 0):
+        raise P3SError(f"simulation: {quantity} is negative or no number")
+    return array
 
 
 def _check_work(steps: Steps, packed: PackedSteps, work: Floats, at: Ints | None) -> None:
@@ -250,18 +252,18 @@ def _asked_for(
     names = [number for number, name in enumerate(steps.calls) if is_answer(name)]
     if not names:
         return extra_ns
-    asked = np.flatnonzero(np.isin(steps.call, names) & (steps.peer >= 0))
-    if not len(asked) or not network.paths:
+    answers = np.flatnonzero(np.isin(steps.call, names) & (steps.peer >= 0))
+    if not len(answers) or not network.paths:
         return extra_ns
     node_of = np.asarray(packed.node_of)
-    here, there = node_of[steps.rank[asked]], node_of[steps.peer[asked]]
-    far = np.asarray(here != there, dtype=np.int64)
+    sender_node, target_node = node_of[steps.rank[answers]], node_of[steps.peer[answers]]
+    far = np.asarray(sender_node != target_node, dtype=np.int64)
     if packed.distance is not None:
-        far = np.asarray(packed.distance)[here, there]
-    values, which = np.unique(far, return_inverse=True)
+        far = np.asarray(packed.distance)[sender_node, target_node]
+    values, index = np.unique(far, return_inverse=True)
     latency = [network.path(int(value)).transfer.at(0.0) for value in values]
     out = np.zeros(len(steps)) if extra_ns is None else extra_ns.copy()
-    out[asked] += np.array(latency)[which.reshape(-1)]
+    out[answers] += np.array(latency)[index.reshape(-1)]
     return out
 
 
@@ -293,8 +295,8 @@ def _inputs(
     def column(values: Any, dtype: type = np.int64) -> int:
         return pointer(keep, values, dtype)
 
-    def times(values: Any, what: str) -> int:
-        return pointer(keep, _times(values, what))
+    def times(values: Any, quantity: str) -> int:
+        return pointer(keep, _times(values, quantity))
 
     calls, node_of = packed.calls, np.asarray(packed.node_of)
     nodes = int(node_of.max(initial=0)) + 1

@@ -149,20 +149,20 @@ def constant(value: int, size: int) -> Ints:
     return np.broadcast_to(np.int64(value), (size,))
 
 
-def taken(column: np.ndarray, which: np.ndarray) -> np.ndarray:
+def taken(column: np.ndarray, selection: np.ndarray) -> np.ndarray:
     """Return some entries of a column (by number, or a mask); equal ones still lie there once."""
     if column.strides == (0,) and column.size:
-        number = int(np.count_nonzero(which)) if which.dtype == bool else len(which)
+        number = int(np.count_nonzero(selection)) if selection.dtype == bool else len(selection)
         return np.broadcast_to(column[0], (number,))
-    return np.asarray(column[which])
+    return np.asarray(column[selection])
 
 
-def select_steps(steps: Steps, which: Bools | Ints) -> Steps:
+def select_steps(steps: Steps, selection: Bools | Ints) -> Steps:
     """Return some steps (a mask, or numbers in another order of each rank) of the same ranks.
 
     Links to others are cut, requests of others are not waited for.
     """
-    number = np.flatnonzero(which) if which.dtype == bool else which
+    number = np.flatnonzero(selection) if selection.dtype == bool else selection
     size = len(steps)
     new = np.full(size, -1, dtype=narrow(size))
     new[number] = np.arange(len(number))
@@ -172,14 +172,16 @@ def select_steps(steps: Steps, which: Bools | Ints) -> Steps:
         columns[name] = np.where(link >= 0, new[np.maximum(link, 0)], new.dtype.type(-1))
     counts = np.diff(steps.done_start)[number]
     waits = np.repeat(np.arange(len(number)), counts)
-    done = new[steps.done[np.repeat(steps.done_start[:-1][number], counts) + place_in_run(waits)]]
-    there = done >= 0
+    requests = new[
+        steps.done[np.repeat(steps.done_start[:-1][number], counts) + place_in_run(waits)]
+    ]
+    valid = requests >= 0
     before = starts(new >= 0)
     return replace(
         steps,
         start=before[steps.start],
-        done=done[there],
-        done_start=starts(np.bincount(waits[there], minlength=len(number))),
+        done=requests[valid],
+        done_start=starts(np.bincount(waits[valid], minlength=len(number))),
         **columns,
     )
 
@@ -188,8 +190,8 @@ def of_ranks(steps: Steps, ranks: Ints) -> Steps:
     """Return the steps of some ranks; those that lose their partner have none (-1)."""
     keep = np.isin(steps.ranks, ranks)
     lengths = np.diff(steps.start)
-    kept = select_steps(steps, np.repeat(keep, lengths))
-    return replace(kept, ranks=steps.ranks[keep], start=starts(lengths[keep]))
+    selected = select_steps(steps, np.repeat(keep, lengths))
+    return replace(selected, ranks=steps.ranks[keep], start=starts(lengths[keep]))
 
 
 @dataclass(frozen=True)
@@ -355,17 +357,17 @@ def rough_costs(steps: Steps, network: Network, node_of: Ints) -> Floats:
     rounds = np.ceil(np.log2(np.maximum(size, 1)))
     nbytes = np.maximum(steps.bytes[step], 0).astype(np.float64)
     names = [call.lower() for call in steps.calls] or [""]
-    many = np.array([any(word in name for word in _EVERYBODY) for name in names])
+    many_to = np.array([any(word in name for word in _EVERYBODY) for name in names])
     twice = np.array(["allreduce" in name for name in names])
     everyone = np.array(["alltoall" in name for name in names])
     call = steps.call[step]
-    moved = np.where(many[call], size - 1.0, np.where(twice[call], 2.0, 1.0)) * nbytes
+    moved = np.where(many_to[call], size - 1.0, np.where(twice[call], 2.0, 1.0)) * nbytes
     empty = path.transfer.at(0.0)
-    found = rounds * empty + path.transfer.at(moved) - empty
-    whole = np.where(many[call], np.inf, rounds * path.transfer.at(nbytes))
-    found = np.minimum(found, whole)
+    ns = rounds * empty + path.transfer.at(moved) - empty
+    whole = np.where(many_to[call], np.inf, rounds * path.transfer.at(nbytes))
+    ns = np.minimum(ns, whole)
     if path.linked:
         together = int(np.bincount(np.unique(nodes, return_inverse=True)[1]).max())
-        found = np.where(everyone[call], np.maximum(found, together * moved / network.rate), found)
-    cost[step] = np.where(size > 1, found, 0.0)
+        ns = np.where(everyone[call], np.maximum(ns, together * moved / network.rate), ns)
+    cost[step] = np.where(size > 1, ns, 0.0)
     return cost

@@ -68,20 +68,20 @@ class Trunks:
     def of_some(self, nodes: Ints) -> Trunks:
         """Return the links for some of the nodes: each carries their share of all that share it."""
         every = np.asarray(self.switch_of, dtype=np.int64)
-        some = every[nodes]
-        all_below, below = (self._below(of) for of in (every, some))
+        switches = every[nodes]
+        all_below, below = (self._below(of) for of in (every, switches))
         rate = np.asarray(self.rate) * np.where(below > 0, below / np.maximum(all_below, 1), 1.0)
-        return replace(self, switch_of=tuple(some.tolist()), rate=tuple(rate.tolist()))
+        return replace(self, switch_of=tuple(switches.tolist()), rate=tuple(rate.tolist()))
 
     def _below(self, switch_of: Ints) -> Floats:
         """Return how many nodes there are below each switch."""
-        found = np.zeros(len(self.up))
+        below_count = np.zeros(len(self.up))
         switch = switch_of
         while len(switch):
-            np.add.at(found, switch, 1.0)
+            np.add.at(below_count, switch, 1.0)
             switch = self.upwards[switch]
             switch = switch[switch >= 0]
-        return found
+        return below_count
 
     def to_json(self) -> dict[str, Any]:
         """Return them as plain data; a rate is null where it is no limit."""
@@ -95,17 +95,17 @@ class Trunks:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Trunks:
         """Return the links of plain data. Errors: KeyError, TypeError, ValueError."""
-        found = cls(
+        trunks = cls(
             tuple(int(switch) for switch in data["switch_of"]),
             tuple(int(switch) for switch in data["up"]),
             tuple(math.inf if r is None else float(r) for r in data["rate_bytes_per_ns"]),
             tuple(float(burst) for burst in data["burst_bytes"]),
         )
         try:
-            chains(_HERE, found.upwards, [str(switch) for switch in range(len(found.up))])
+            chains(_HERE, trunks.upwards, [str(switch) for switch in range(len(trunks.up))])
         except P3SError as err:
             raise ValueError(err) from err
-        return found
+        return trunks
 
 
 def tree(sizes: Sequence[int], rates: Sequence[float], nodes: int, link: float) -> Trunks | None:
@@ -121,9 +121,9 @@ def tree(sizes: Sequence[int], rates: Sequence[float], nodes: int, link: float) 
     for level, (size, each) in enumerate(zip(sizes, rates, strict=True)):
         above = sum(counts[: level + 1])
         for group in range(counts[level]):
-            there = min(size, nodes - group * size)
+            nodes_below = min(size, nodes - group * size)
             up.append(above + group * size // sizes[level + 1] if level + 1 < len(sizes) else -1)
-            rate.append(each * there if each < link else math.inf)
+            rate.append(each * nodes_below if each < link else math.inf)
     if counts[:1] == [1] or not any(map(math.isfinite, rate)):
         return None
     return Trunks(
@@ -149,18 +149,19 @@ class Routes:
 
 
 def _drop_unlimited(
-    found: Passed, code: Ints, place_of: Ints, places: int, rate: Floats, burst: Floats, own: int
+    passed: Passed, code: Ints, place_of: Ints, places: int, rate: Floats, burst: Floats, nodes: int
 ) -> Routes:
-    """Return routes without links that are no limit, and without the first ``own``, those of nodes.
+    """Return routes without links that are no limit, and without those of nodes, the first.
 
-    ``found``: of pairs of places with these codes. ``rate``, ``burst``: of each directed link.
+    ``passed``: of pairs of places with these codes. ``nodes``: their number.
+    ``rate``, ``burst``: of each directed link.
     """
     limited = np.isfinite(rate)
-    limited[:own] = False
-    there = limited[found.link]
+    limited[:nodes] = False
+    keep = limited[passed.link]
     counts = np.zeros(places * places, dtype=np.int64)
-    counts[code] = np.bincount(found.message[there], minlength=len(code))
-    link = (np.cumsum(limited) - 1)[found.link[there]]
+    counts[code] = np.bincount(passed.message[keep], minlength=len(code))
+    link = (np.cumsum(limited) - 1)[passed.link[keep]]
     return Routes(place_of, places, starts(counts), link, rate[limited], burst[limited])
 
 
@@ -180,10 +181,12 @@ class Wires:
         one, two = np.concatenate([first, second]), np.concatenate([second, first])
         code = np.unique(one * nodes + two)
         number = np.asarray(self.node, dtype=np.int64)
-        found = self.fabric.routes(number[code // nodes], number[code % nodes])
+        passed = self.fabric.routes(number[code // nodes], number[code % nodes])
         rate = np.repeat(np.asarray(self.rate, dtype=np.float64), 2)
-        own = 2 * self.fabric.nodes  # the links of nodes are known otherwise
-        return _drop_unlimited(found, code, np.arange(nodes), nodes, rate, np.zeros(len(rate)), own)
+        node_links = 2 * self.fabric.nodes  # the links of nodes are known otherwise
+        return _drop_unlimited(
+            passed, code, np.arange(nodes), nodes, rate, np.zeros(len(rate)), node_links
+        )
 
 
 def routes(trunks: Trunks) -> Routes:
@@ -193,10 +196,10 @@ def routes(trunks: Trunks) -> Routes:
     """
     used, place_of = np.unique(np.asarray(trunks.switch_of, dtype=np.int64), return_inverse=True)
     places, nowhere = len(used), np.full(len(used), np.nan)
-    made = Tree(About(_HERE), used, trunks.upwards, np.append(nowhere, trunks.rate))
+    tree_of_switches = Tree(About(_HERE), used, trunks.upwards, np.append(nowhere, trunks.rate))
     code = np.arange(places * places)
-    found = made.between(code // places, code % places)
-    burst = np.zeros(len(made.rate))
+    passed = tree_of_switches.between(code // places, code % places)
+    burst = np.zeros(len(tree_of_switches.rate))
     burst[places : places + len(trunks.burst)] = trunks.burst
-    rate, burst = np.repeat(made.rate, 2), np.repeat(burst, 2)
-    return _drop_unlimited(found, code, place_of.reshape(-1), places, rate, burst, 2 * places)
+    rate, burst = np.repeat(tree_of_switches.rate, 2), np.repeat(burst, 2)
+    return _drop_unlimited(passed, code, place_of.reshape(-1), places, rate, burst, 2 * places)

@@ -57,11 +57,11 @@ class Room:
 
     def column(self, name: str, size: int, dtype: Any) -> np.ndarray:
         """Return a column of so many entries, whatever was in it."""
-        found = self._columns.get(name)
-        if found is None or len(found) < size:
+        array = self._columns.get(name)
+        if array is None or len(array) < size:
             self._columns.pop(name, None)
-            found = self._columns[name] = np.empty(size, dtype=dtype)
-        return found[:size]
+            array = self._columns[name] = np.empty(size, dtype=dtype)
+        return array[:size]
 
     def work(self, steps: Steps, packed: PackedSteps, drawn: StepDraws | None) -> Floats:
         """Return the computation before each step in the order that they are packed in."""
@@ -123,13 +123,13 @@ class SimulationGaps:
         """Which share of the messages was left out."""
         return self.unmatched / self.messages if self.messages > 0 else 0.0
 
-    def with_unmatched(self, found: Mapping[str, Any]) -> SimulationGaps:
+    def with_unmatched(self, counts: Mapping[str, Any]) -> SimulationGaps:
         """Return it with what ``p3s.program.order.calls.count_unmatched`` says."""
         return replace(
             self,
-            unmatched=float(found.get("events") or 0.0),
-            messages=float(found.get("of") or 0.0),
-            calls=tuple(str(call) for call in found.get("calls") or ()),
+            unmatched=float(counts.get("events") or 0.0),
+            messages=float(counts.get("of") or 0.0),
+            calls=tuple(str(call) for call in counts.get("calls") or ()),
         )
 
 
@@ -201,31 +201,31 @@ def alike(section: Section, *, repeated: bool = False) -> Alike | None:
     used = np.flatnonzero(np.bincount(steps.turn[rows], minlength=number))
     if not len(used):
         return None
-    _, which = np.unique(like[used], return_inverse=True)
+    _, kind = np.unique(like[used], return_inverse=True)
     calls = np.bincount(steps.turn[rows], weights=steps.weight[rows], minlength=number)[used]
-    turns = used[which.reshape(-1) == np.argmax(np.bincount(which.reshape(-1), weights=calls))]
+    turns = used[kind.reshape(-1) == np.argmax(np.bincount(kind.reshape(-1), weights=calls))]
     mine = rows & np.isin(steps.turn, turns)
     stands = float(np.median(steps.weight[mine])) * len(turns) / section.entries
     return Alike(turns, stands, section.entries)
 
 
-def is_self_contained(steps: Steps, kept: Bools) -> bool:
+def is_self_contained(steps: Steps, is_kept: Bools) -> bool:
     """Tell whether no message and no request joins a kept step to one that is not kept."""
     for link in (steps.to, steps.source):
         has = link >= 0
-        if (kept[link[has]] != kept[has]).any():
+        if (is_kept[link[has]] != is_kept[has]).any():
             return False
-    waits = np.repeat(kept, np.diff(steps.done_start))
-    return not (kept[steps.done] != waits).any()
+    waits = np.repeat(is_kept, np.diff(steps.done_start))
+    return not (is_kept[steps.done] != waits).any()
 
 
-def whole(steps: Steps, kept: Bools) -> bool:
+def whole(steps: Steps, is_kept: Bools) -> bool:
     """Tell whether of each collective call all steps are kept or none."""
     calls = instances(steps)
-    mine = kept[calls.call_step].astype(np.int64)
+    mine = is_kept[calls.call_step].astype(np.int64)
     number = np.bincount(calls.call_instance, minlength=len(calls.kind))
-    made = np.bincount(calls.call_instance, weights=mine, minlength=len(calls.kind))
-    return bool(((made == 0) | (made == number)).all())
+    members_kept = np.bincount(calls.call_instance, weights=mine, minlength=len(calls.kind))
+    return bool(((members_kept == 0) | (members_kept == number)).all())
 
 
 def by_rank(steps: Steps, values: Floats) -> Floats:
@@ -234,9 +234,9 @@ def by_rank(steps: Steps, values: Floats) -> Floats:
     return np.asarray(sums[steps.start[1:]] - sums[steps.start[:-1]])
 
 
-def last_of(steps: Steps, kept: Bools) -> Ints:
+def last_of(steps: Steps, is_kept: Bools) -> Ints:
     """Return the last kept step of each of ``steps.ranks``, -1 where it has none."""
-    places = np.concatenate(([-1], np.flatnonzero(kept)))
-    number = np.concatenate(([0], np.cumsum(kept)))
-    found = places[number[steps.start[1:]]]
-    return np.where(number[steps.start[1:]] > number[steps.start[:-1]], found, -1)
+    places = np.concatenate(([-1], np.flatnonzero(is_kept)))
+    number = np.concatenate(([0], np.cumsum(is_kept)))
+    last_kept = places[number[steps.start[1:]]]
+    return np.where(number[steps.start[1:]] > number[steps.start[:-1]], last_kept, -1)

@@ -125,9 +125,9 @@ def vary_messages(
 ) -> VariedMessages:
     """Return the messages of these steps whose transfers vary; ``work``: see work_spread."""
     sends = np.flatnonzero(np.isin(steps.op, _SEND_OPS) & (steps.peer >= 0))
-    here, there = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
-    hops = (here != there).astype(np.int64) if distance is None else distance[here, there]
-    keys, which = np.unique(
+    source, target = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
+    hops = (source != target).astype(np.int64) if distance is None else distance[source, target]
+    keys, index = np.unique(
         hops * _HOP + np.minimum(steps.bytes[sends], _HOP - 1), return_inverse=True
     )
     off: list[Floats] = []
@@ -139,14 +139,14 @@ def vary_messages(
             number[i] = len(off)
             off.append(spread[near])
             shortest.append((_SHORTEST - 1.0) * float(network.path(d).transfer.at(size)))
-    kind = number[which.reshape(-1)] if len(keys) else np.zeros(0, dtype=np.int64)
-    known = kind >= 0
+    kind = number[index.reshape(-1)] if len(keys) else np.zeros(0, dtype=np.int64)
+    valid = kind >= 0
     both = np.flatnonzero(
         (steps.op == int(Op.SENDRECV)) & (steps.to >= 0) & (steps.to == steps.source)
     )
     both = both[both < steps.to[both]]
     return VariedMessages(
-        steps, sends[known], kind[known], tuple(off), tuple(shortest), work, both, steps.to[both]
+        steps, sends[valid], kind[valid], tuple(off), tuple(shortest), work, both, steps.to[both]
     )
 
 
@@ -178,9 +178,9 @@ class PhaseTimes:
     work: Floats
 
 
-def with_creations(times: PhaseTimes, own: Floats) -> PhaseTimes:
+def with_creations(times: PhaseTimes, creation_ns: Floats) -> PhaseTimes:
     """Return times with what ranks do by themselves to make communicators: (3, ranks, phases)."""
-    least, usual, most = own
+    least, usual, most = creation_ns
     return replace(
         times,
         comm=times.comm + usual,
@@ -208,7 +208,9 @@ def phase_times(
     section when each step begins (the schedule of timed black holes), and what had to be changed
     so that all ranks come to their end.
     """
-    found: list[Floats] = []  # per section: communication, its parts, begins, low and high ends
+    section_sums: list[
+        Floats
+    ] = []  # per section: communication, its parts, begins, low and high ends
     notes: dict[str, None] = {}
     none = np.zeros(0)
     for steps in full:
@@ -217,21 +219,21 @@ def phase_times(
         repeats = repeats_of(steps) if spread else 1
         sums = np.zeros((7, len(steps)))
         for repeat in range(repeats):
-            for which, network in enumerate(networks):
+            for variant, network in enumerate(networks):
                 drawn, extra_ns = vary.drawn(np.random.default_rng(repeat))
                 result = simulate(
                     drawn, node_of, network, distance=distance, extra_ns=extra_ns, anyway=True
                 )
                 notes |= dict.fromkeys(result.notes)
                 long = result.end_ns - result.begin_ns
-                if which:
-                    sums[4 + which] += long
+                if variant:
+                    sums[4 + variant] += long
                     continue
                 parts = (result.waiting_ns, result.transfer_ns, result.software_ns)
                 sums[:5] += (long, *parts, result.begin_ns)
-        found.append(sums / repeats)
+        section_sums.append(sums / repeats)
     comm, waiting, transfer, software, _, low, high = (
-        where.total([sums[i] for sums in found]) for i in range(7)
+        where.total([sums[i] for sums in section_sums]) for i in range(7)
     )
     times_of = PhaseTimes(
         where.phases,
@@ -243,4 +245,4 @@ def phase_times(
         software,
         where.total([steps.work_ns for steps in full]) if work is None else work,
     )
-    return times_of, tuple(sums[4] for sums in found), tuple(notes)
+    return times_of, tuple(sums[4] for sums in section_sums), tuple(notes)

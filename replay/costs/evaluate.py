@@ -66,10 +66,10 @@ def whole_times(
             if entry.role != MEASURED:
                 continue
             begin, end = int(program.start[process]), int(program.start[process + 1])
-            own = program.step[begin:end]
-            if not (own >= 0).any():
+            own_steps = program.step[begin:end]
+            if not (own_steps >= 0).any():
                 continue
-            rank = int(rank_of_step[own[own >= 0][0]])
+            rank = int(rank_of_step[own_steps[own_steps >= 0][0]])
             column = np.flatnonzero((result.event >= begin) & (result.event < end))
             step = program.step[result.event[column]]
             column, step = column[step >= 0], step[step >= 0]
@@ -113,12 +113,12 @@ def simulate_replay(
     *,
     work_scale: float = 1.0,
     rough: Network | None = None,
-    own: OwnPart | None = None,
+    creation: OwnPart | None = None,
 ) -> Simulation:
     """Return costs from the results of ``plan.programs`` and the simulation fed with them.
 
-    ``rough``: costs of what nothing was measured of. ``own``: what making a communicator takes a
-    rank by itself.
+    ``rough``: costs of what nothing was measured of. ``creation``: what making a communicator takes
+    a rank by itself.
     """
     costs = network_of(
         plan.messages,
@@ -142,7 +142,9 @@ def simulate_replay(
         work_of(trace, phases),
         costs.work,
     )
-    times = times if own is None else with_creations(times, creation_ns(trace, phases, own))
+    times = (
+        times if creation is None else with_creations(times, creation_ns(trace, phases, creation))
+    )
     between = not_simulated(plan.topology, plan.mapping.names)
     notes = (*between, *changed)
     return Simulation(costs, times, where, begin, notes)
@@ -226,9 +228,9 @@ def _work_error(results: Sequence[ProgramResult]) -> dict[str, float]:
 
 def _nonblocking(plan: ReplayPlan) -> list[str]:
     """Return the nonblocking collectives: most of their messages move at their completion."""
-    found: set[str] = set()
+    calls: set[str] = set()
     for section in plan.sections:
         steps = section.steps
         for call in np.unique(steps.call[steps.is_op(Op.ICOLLECTIVE)]).tolist():
-            found.add(steps.calls[call])
-    return sorted(found)
+            calls.add(steps.calls[call])
+    return sorted(calls)

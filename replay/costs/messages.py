@@ -57,8 +57,8 @@ class Fabric:
         if network.trunks is None:
             return network
         switches = self.programs[program]
-        here = network.trunks.on(switches.tolist()) if len(switches) else None
-        return replace(network, trunks=here)
+        trunks = network.trunks.on(switches.tolist()) if len(switches) else None
+        return replace(network, trunks=trunks)
 
 
 def fabric_of(plan: ReplayPlan) -> Fabric | None:
@@ -90,8 +90,8 @@ def not_simulated(topology: fabric.Fabric | None, names: Sequence[str]) -> tuple
         )
     chain = topology.chain[_switches(topology, names)]
     below = np.bincount(chain[chain >= 0], minlength=topology.switches)
-    there = (topology.up >= 0) & (topology.up < len(topology.names))  # not above several roots
-    shared = (np.minimum(below, len(names) - below) > 1) & there
+    below_root = (topology.up >= 0) & (topology.up < len(topology.names))  # not above several roots
+    shared = (np.minimum(below, len(names) - below) > 1) & below_root
     unknown = np.flatnonzero(shared & np.isnan(topology.speed))
     if not len(unknown):
         return ()
@@ -154,15 +154,15 @@ def message_costs(
     classes: Sequence[MessageClass], observed: Sequence[MessageSamples]
 ) -> tuple[MessageCost, ...]:
     """Return the measured transfer of every class; NONE where no program has a sample of it."""
-    found: dict[int, dict[str, list[MessageSamples]]] = {}
+    samples_of: dict[int, dict[str, list[MessageSamples]]] = {}
     for one in observed:
-        found.setdefault(one.cls, {}).setdefault(one.how, []).append(one)
+        samples_of.setdefault(one.cls, {}).setdefault(one.how, []).append(one)
     costs = []
     for cls in range(len(classes)):
-        origins = found.get(cls, {})
+        origins = samples_of.get(cls, {})
         how = min(origins, key=_PREFERRED.index, default=NONE)
-        these = tuple(origins.get(how, ()))
-        costs.append(MessageCost(level(these), how, these))
+        samples = tuple(origins.get(how, ()))
+        costs.append(MessageCost(level(samples), how, samples))
     return tuple(costs)
 
 
@@ -179,11 +179,11 @@ def level(observed: Sequence[MessageSamples]) -> Estimate:
 
 def typical(ns: Floats) -> Floats:
     """Return the median over the passes of every message; NaN where nobody ever waited."""
-    found = np.full(ns.shape[1], np.nan)
+    medians = np.full(ns.shape[1], np.nan)
     has = (~np.isnan(ns)).any(axis=0)
     if has.any():
-        found[has] = np.nanmedian(ns[:, has], axis=0)
-    return found
+        medians[has] = np.nanmedian(ns[:, has], axis=0)
+    return medians
 
 
 def observations(
@@ -197,7 +197,7 @@ def observations(
     Of messages that complete alone, and of calls that send and receive at once; what the own
     send adds there is known to the simulation. Not of completions of several messages.
     """
-    found = []
+    samples = []
     nodes = np.array([process.node for process in world.processes])
     for number, result in sorted(results.items()):
         program = programs[number]
@@ -206,11 +206,11 @@ def observations(
             continue
         if result.transfer_ns.shape[1:] != pairing.cls.shape:
             continue
-        got = program.start[pairing.receiver] + pairing.received
+        received_event = program.start[pairing.receiver] + pairing.received
         transfer = result.transfer_ns
         has = (~np.isnan(transfer)).mean(axis=0) >= _OFTEN
         alone = pairing.alone.astype(bool)
-        both = ~alone & (program.events["code"][got] == Code.SENDRECV)
+        both = ~alone & (program.events["code"][received_event] == Code.SENDRECV)
         away = nodes[pairing.sender] != nodes[pairing.receiver]
         hops = max(
             (classes[c].distance for c in np.unique(pairing.cls).tolist() if c >= 0), default=1
@@ -224,8 +224,8 @@ def observations(
                 same = (keys == np.array([[cls], [distance], [size]])).all(axis=0)
                 message = np.flatnonzero(usable & same)
                 key = (classes[cls].distance, classes[cls].bytes) if cls >= 0 else (distance, size)
-                found.append(MessageSamples(key, cls, how, number, message, transfer[:, message]))
-    return found
+                samples.append(MessageSamples(key, cls, how, number, message, transfer[:, message]))
+    return samples
 
 
 def choose_samples(
@@ -242,8 +242,8 @@ def choose_samples(
         for o in observed
         if o.how == PAIR and (o.cls < 0 or o.key[0] == 0 or classes[o.cls].load <= 1)
     ]
-    known = {o.key for o in alone}
-    return [*alone, *(o for cost in costs for o in cost.observed if o.key not in known)]
+    keys = {o.key for o in alone}
+    return [*alone, *(o for cost in costs for o in cost.observed if o.key not in keys)]
 
 
 def in_trace(observed: Sequence[MessageSamples]) -> list[MessageSamples]:
@@ -295,12 +295,12 @@ class Executions:
 
         Of each size and distance, only samples of a few programs are looked at.
         """
-        for number, wanted in _by_program(samples).items():
+        for number, samples_of_program in _by_program(samples).items():
             times = simulated_transfers(
                 self.programs[number], self.done(number), self.place(number, network), self.classes
             )
             if times is not None:
-                for observed in wanted:
+                for observed in samples_of_program:
                     yield observed, times[observed.message]
 
 
@@ -331,17 +331,17 @@ def correct_shifts(
 
 def check_classes(executions: Executions, costs: Sequence[MessageCost], network: Network) -> Floats:
     """Return per class measured minus simulated transfer over the measured one; NaN: no sample."""
-    found: dict[int, list[tuple[float, float]]] = {}
+    deviations_of: dict[int, list[tuple[float, float]]] = {}
     samples = [observed for cost in costs for observed in cost.observed]
     for observed, simulated in executions.compare(samples, network):
         measured = typical(observed.ns)
         both = ~np.isnan(measured) & ~np.isnan(simulated)
         if both.any():
-            found.setdefault(observed.cls, []).append(
+            deviations_of.setdefault(observed.cls, []).append(
                 (float((measured - simulated)[both].mean()), float(measured[both].mean()))
             )
     off = np.full(len(costs), np.nan)
-    for cls, pairs in found.items():
+    for cls, pairs in deviations_of.items():
         off[cls] = sum(e for e, _ in pairs) / max(sum(m for _, m in pairs), 1.0)
     return off
 
@@ -355,7 +355,7 @@ def deviations(
     that meet there, the simulation lets one pass after the other, a real link all side by side.
     Not of programs with noise: what waits for that is not late by chance.
     """
-    found: dict[Key, list[Floats]] = {}
+    differences: dict[Key, list[Floats]] = {}
     quiet = [o for o in samples if not executions.programs[o.program].noise]
     for observed, simulated in executions.compare(quiet, network):
         load = executions.classes[observed.cls].load if observed.cls >= 0 else 1
@@ -363,24 +363,24 @@ def deviations(
             continue
         idle = float(network.path(observed.key[0]).transfer.at(observed.key[1]))
         rest = (observed.ns - simulated[None, :])[:, simulated <= _FREE * idle].reshape(-1)
-        found.setdefault(observed.key, []).append(rest[~np.isnan(rest)])
-    return {key: np.concatenate(parts) for key, parts in found.items()}
+        differences.setdefault(observed.key, []).append(rest[~np.isnan(rest)])
+    return {key: np.concatenate(parts) for key, parts in differences.items()}
 
 
 def _by_program(samples: Sequence[MessageSamples]) -> dict[int, list[MessageSamples]]:
     """Return the samples by program, of each point those of a few programs."""
-    taken: dict[Key, set[int]] = {}
-    found: dict[int, list[MessageSamples]] = {}
+    programs_of: dict[Key, set[int]] = {}
+    samples_of: dict[int, list[MessageSamples]] = {}
     for observed in samples:
-        programs = taken.setdefault(observed.key, set())
+        programs = programs_of.setdefault(observed.key, set())
         programs.add(observed.program)
         if len(programs) <= _MOST_PROGRAMS:
-            found.setdefault(observed.program, []).append(observed)
-    return found
+            samples_of.setdefault(observed.program, []).append(observed)
+    return samples_of
 
 
 def simulated_transfers(
-    program: Program, done: ProgramSteps, network: Network, classes: Sequence[MessageClass]
+    program: Program, executed: ProgramSteps, network: Network, classes: Sequence[MessageClass]
 ) -> Floats | None:
     """Return the transfer of every message of the program's pairing; NaN where nobody waits.
 
@@ -390,19 +390,19 @@ def simulated_transfers(
     assert pairing is not None
     distance = node_distance(program, classes)
     try:
-        result = simulate(done.steps, done.node_of, network, distance=distance, anyway=True)
+        result = simulate(executed.steps, executed.node_of, network, distance=distance, anyway=True)
     except P3SError:
         return None
     sender, receiver = program.start[pairing.sender], program.start[pairing.receiver]
-    posted = done.first[receiver + pairing.posted]
-    received = done.last[receiver + pairing.received]
-    sent = done.first[sender + pairing.sent]
+    posted = executed.first[receiver + pairing.posted]
+    received = executed.last[receiver + pairing.received]
+    sent = executed.first[sender + pairing.sent]
     begin, end = np.asarray(result.begin_ns), np.asarray(result.end_ns)
     later = np.maximum(begin[sent], begin[posted])
     transfer = np.asarray(end[received] - later, dtype=np.float64)
     # As in the measurement: not where the message was there when somebody asked for it.
-    here = np.asarray(result.arrival_ns)[sent]
-    return np.where(here > begin[received] + network.post, transfer, np.nan)
+    arrival = np.asarray(result.arrival_ns)[sent]
+    return np.where(arrival > begin[received] + network.post, transfer, np.nan)
 
 
 def node_distance(program: Program, classes: Sequence[MessageClass]) -> Ints:

@@ -62,7 +62,7 @@ def share_of_spread(
     well, and waiting hides some: drawn in full they can cost more than the programs have shown.
     Between 0 and 1; 1 where no trace program without noise tells.
     """
-    found = needed = 0.0
+    excess = needed = 0.0
     processes = [i for i, p in enumerate(executions.world.processes) if p.role == MEASURED]
     numbers = [
         n
@@ -72,34 +72,34 @@ def share_of_spread(
         and not executions.programs[n].noise
     ]
     for number in numbers[:_MOST]:
-        program, done = executions.programs[number], executions.done(number)
+        program, run = executions.programs[number], executions.done(number)
         distance = node_distance(program, executions.classes)
-        here = executions.place(number, network)
-        vary = vary_messages(done.steps, done.node_of, distance, here, spread, work)
+        placed = executions.place(number, network)
+        vary = vary_messages(run.steps, run.node_of, distance, placed, spread, work)
         last = np.array(
             [
-                done.steps.start[p + 1] - 1
+                run.steps.start[p + 1] - 1
                 for p in processes
-                if done.steps.start[p + 1] > done.steps.start[p]
+                if run.steps.start[p + 1] > run.steps.start[p]
             ]
         )
         if not len(last):
             continue
         try:
-            typical = simulate(done.steps, done.node_of, here, distance=distance, anyway=True)
+            typical = simulate(run.steps, run.node_of, placed, distance=distance, anyway=True)
             drawn = []
             for draw in range(_DRAWS):
                 steps, extra = vary.drawn(np.random.default_rng(draw))
-                made = simulate(
-                    steps, done.node_of, here, distance=distance, extra_ns=extra, anyway=True
+                drawn_result = simulate(
+                    steps, run.node_of, placed, distance=distance, extra_ns=extra, anyway=True
                 )
-                drawn.append(made.end_ns[last].max())
+                drawn.append(drawn_result.end_ns[last].max())
         except P3SError:
             continue
         plain = float(typical.end_ns[last].max())
-        found += float(np.mean(drawn)) - plain
+        excess += float(np.mean(drawn)) - plain
         needed += float(np.median(results[number].pass_ns[:, processes].max(axis=1))) - plain
-    return float(np.clip(needed / found, 0.0, 1.0)) if found > 0 else 1.0
+    return float(np.clip(needed / excess, 0.0, 1.0)) if excess > 0 else 1.0
 
 
 #: ns of software costs that nothing has measured.
@@ -153,28 +153,28 @@ def network_of(
     use = choose_samples(classes, costs, observed)
     link = fit_link(floods(programs, results))
     points = pool_samples(use)
-    own = own_costs(programs, results, world)
+    call_costs = own_costs(programs, results, world)
     distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
-    eager = {d: eager_limit(own, min(d, 1), LATE_NS) for d in distances}
-    post = post_cost(own, eager)
+    eager = {d: eager_limit(call_costs, min(d, 1), LATE_NS) for d in distances}
+    post = post_cost(call_costs, eager)
     buffer = sender_buffer(programs, results, link)
 
-    def build(which: str, shift: Mapping[Key, float]) -> Network:
+    def build(bound: str, shift: Mapping[Key, float]) -> Network:
         paths = {}
         for d in distances:
-            curve = transfer_curve(points, shift, d, which)
+            curve = transfer_curve(points, shift, d, bound)
             if curve is None:
                 paths[d] = usual.path(d)
                 continue
             near, most = min(d, 1), eager[d][0]
             paths[d] = Path(
                 curve,
-                below(curve_of(own, SEND, near), curve, _SEND),
-                below(curve_of(own, RECEIVE, near, most), curve, _RECEIVE, most),
+                below(curve_of(call_costs, SEND, near), curve, _SEND),
+                below(curve_of(call_costs, RECEIVE, near, most), curve, _RECEIVE, most),
                 most,
                 linked=d > 0,
             )
-        rate = {"low_ns": link.high, "high_ns": link.low}.get(which, link.rate)
+        rate = {"low_ns": link.high, "high_ns": link.low}.get(bound, link.rate)
         return Network(
             paths,
             rate=rate,
@@ -217,7 +217,7 @@ def network_of(
 
 def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> list[Flood]:
     """Return what link programs have measured: median over the passes of every arrival."""
-    found = []
+    floods_found = []
     for number, result in sorted(results.items()):
         program = programs[number]
         if program.what != "link" or not result.passes or not result.link_ns.size:
@@ -229,7 +229,7 @@ def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) ->
         ns = np.sort(result.link_ns, axis=1)
         if ns.shape[1] != len(nbytes):
             continue
-        found.append(
+        floods_found.append(
             Flood(
                 len(sends),
                 np.cumsum(nbytes),
@@ -237,7 +237,7 @@ def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) ->
                 (float(nbytes[0]), float(np.nanmin(ns[:, 0]))),
             )
         )
-    return found
+    return floods_found
 
 
 def sender_buffer(
@@ -250,7 +250,7 @@ def sender_buffer(
     """
     if not math.isfinite(link.rate):
         return 0.0
-    found = []
+    buffers = []
     for number, result in sorted(results.items()):
         program = programs[number]
         sends = np.flatnonzero(program.events["code"] == Code.LINK_SEND)
@@ -259,9 +259,9 @@ def sender_buffer(
         column = np.flatnonzero(result.event == sends[0])
         if len(column):
             event = program.events[sends[0]]
-            gone = link.burst + link.rate * float(np.median(result.event_ns[:, column[0]]))
-            found.append(max(float(event["bytes"]) * float(event["number"]) - gone, 0.0))
-    return min(found, default=0.0)
+            carried_bytes = link.burst + link.rate * float(np.median(result.event_ns[:, column[0]]))
+            buffers.append(max(float(event["bytes"]) * float(event["number"]) - carried_bytes, 0.0))
+    return min(buffers, default=0.0)
 
 
 def pool_samples(use: Sequence[MessageSamples]) -> dict[Key, Estimate]:
@@ -269,28 +269,28 @@ def pool_samples(use: Sequence[MessageSamples]) -> dict[Key, Estimate]:
     groups: dict[Key, list[MessageSamples]] = {}
     for observed in use:
         groups.setdefault(observed.key, []).append(observed)
-    return {key: level_of(these) for key, these in groups.items()}
+    return {key: level_of(samples) for key, samples in groups.items()}
 
 
 def transfer_curve(
     points: Mapping[Key, Estimate],
     shift: Mapping[Key, float],
     distance: int,
-    which: str = "cost_ns",
+    bound: str = "cost_ns",
 ) -> Curve | None:
     """Return the transfer over bytes of a distance, of the nearest one on its side of the node.
 
     None where nothing on that side was measured.
     """
-    known = sorted(
+    distances = sorted(
         {d for d, _ in points if (d > 0) == (distance > 0)}, key=lambda d: (abs(d - distance), d)
     )
-    if not known:
+    if not distances:
         return None
-    sizes = sorted(nbytes for d, nbytes in points if d == known[0])
-    keys = [(known[0], size) for size in sizes]
+    sizes = sorted(nbytes for d, nbytes in points if d == distances[0])
+    keys = [(distances[0], size) for size in sizes]
     ns = [
-        max(getattr(points[key], which) + shift.get(key, 0.0), FLOOR * points[key].cost_ns)
+        max(getattr(points[key], bound) + shift.get(key, 0.0), FLOOR * points[key].cost_ns)
         for key in keys
     ]
     return Curve(tuple(map(float, sizes)), tuple(ns))

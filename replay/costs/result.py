@@ -54,11 +54,11 @@ def write_result(out_json: Path, content: Mapping[str, Any], table: Mapping[str,
     """Write the JSON file and, beside it, the table as Parquet; both atomically."""
     import pyarrow as pa
 
-    made = pa.table({name: pa.array(values) for name, values in table.items()})
-    data, path = parquet_bytes(made), Path(out_json).with_suffix(".parquet")
+    arrow_table = pa.table({name: pa.array(values) for name, values in table.items()})
+    data, path = parquet_bytes(arrow_table), Path(out_json).with_suffix(".parquet")
     sums = {name: float(np.nansum(values)) for name, values in table.items() if name in _SUMMED}
     write_bytes(path, data)
-    tables = {path.name: facts_of(data, made.num_rows, sums)}
+    tables = {path.name: facts_of(data, arrow_table.num_rows, sums)}
     write_json(Path(out_json), {**content, TABLES: to_data(tables)})
 
 
@@ -147,11 +147,11 @@ def network_entry(costs: Costs) -> dict[str, Any]:
 
 def shares(entries: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Return the share of the run's messages by how their cost was found; see message_entries."""
-    found = dict.fromkeys((TRACE, TRACE_BOTH, PAIR, NEAREST, USUAL), 0.0)
+    share_of = dict.fromkeys((TRACE, TRACE_BOTH, PAIR, NEAREST, USUAL), 0.0)
     total = sum(entry["events"] for entry in entries)
     for entry in entries if total > 0 else []:
-        found[entry["how"]] += entry["events"] / total
-    return found
+        share_of[entry["how"]] += entry["events"] / total
+    return share_of
 
 
 def list_unmeasured(
@@ -189,9 +189,9 @@ def list_unmeasured(
 def set_up(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
     """Return the set-up calls that the replay does not make, with their number."""
     events: dict[str, float] = {}
-    for left in left_out:
-        if left.why in SETUP_REASONS:
-            events[left.call] = events.get(left.call, 0.0) + left.events
+    for entry in left_out:
+        if entry.why in SETUP_REASONS:
+            events[entry.call] = events.get(entry.call, 0.0) + entry.events
     return [{"op": call, "events": number} for call, number in sorted(events.items())]
 
 
@@ -200,7 +200,7 @@ def node_names(world: World, places: Sequence[Place]) -> list[str]:
     names: list[set[str]] = [set() for _ in range(NODES)]
     for process, place in zip(world.processes, places, strict=False):
         names[process.node].add(place.name)
-    return [", ".join(sorted(found)) for found in names] if places else []
+    return [", ".join(sorted(hosts)) for hosts in names] if places else []
 
 
 def why_not(world: World, places: Sequence[Place]) -> str | None:

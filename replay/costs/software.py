@@ -40,7 +40,7 @@ def own_costs(
     programs: Sequence[Program], results: Mapping[int, ProgramResult], world: World
 ) -> tuple[OwnCostSamples, ...]:
     """Return the samples of all events that measure a call's own cost."""
-    found = []
+    samples = []
     for number, result in sorted(results.items()):
         program = programs[number]
         column = {int(event): i for i, event in enumerate(result.event.tolist())}
@@ -51,19 +51,19 @@ def own_costs(
             process = int(np.searchsorted(program.start, position, side="right")) - 1
             distance = -1
             if kind != WAIT:
-                here, there = (world.processes[p].node for p in (process, int(event["peer"])))
-                distance = int(here != there)
+                node, peer_node = (world.processes[p].node for p in (process, int(event["peer"])))
+                distance = int(node != peer_node)
             sends = int(event["code"]) in (Code.SEND, Code.ISEND)
             took = result.event_ns[:, column[position]]
-            found.append(OwnCostSamples(kind, int(event["bytes"]), distance, took, sends))
-    return tuple(found)
+            samples.append(OwnCostSamples(kind, int(event["bytes"]), distance, took, sends))
+    return tuple(samples)
 
 
 def _by_bytes(
-    own: Sequence[OwnCostSamples], kind: str, distance: int, most: float = math.inf
+    costs: Sequence[OwnCostSamples], kind: str, distance: int, most: float = math.inf
 ) -> dict[int, Floats]:
     """Return the samples of a kind by ascending bytes, from messages up to ``most``."""
-    mine = [o for o in own if o.kind == kind and o.distance == distance and o.bytes <= most]
+    mine = [o for o in costs if o.kind == kind and o.distance == distance and o.bytes <= most]
     return {
         size: np.concatenate([o.ns for o in mine if o.bytes == size])
         for size in sorted({o.bytes for o in mine})
@@ -71,14 +71,14 @@ def _by_bytes(
 
 
 def curve_of(
-    own: Sequence[OwnCostSamples], kind: str, distance: int, most: float = math.inf
+    samples: Sequence[OwnCostSamples], kind: str, distance: int, most: float = math.inf
 ) -> Curve | None:
     """Return the cost over bytes, from messages up to ``most``; None where nothing was measured."""
-    found = _by_bytes(own, kind, distance, most)
-    if not found:
+    samples_of = _by_bytes(samples, kind, distance, most)
+    if not samples_of:
         return None
-    costs = [median_interval(ns).cost_ns for ns in found.values()]
-    return Curve(tuple(map(float, found)), tuple(costs))
+    costs = [median_interval(ns).cost_ns for ns in samples_of.values()]
+    return Curve(tuple(map(float, samples_of)), tuple(costs))
 
 
 def below(curve: Curve | None, transfer: Curve, otherwise: float, most: float = math.inf) -> Curve:
@@ -86,18 +86,18 @@ def below(curve: Curve | None, transfer: Curve, otherwise: float, most: float = 
 
     Beyond the largest measured size it grows as the transfer does, beyond ``most`` not at all.
     """
-    known = curve or Curve((1.0,), (otherwise,))
-    sizes = np.union1d(known.nbytes, transfer.nbytes)
+    measured = curve or Curve((1.0,), (otherwise,))
+    sizes = np.union1d(measured.nbytes, transfer.nbytes)
     used = np.minimum(sizes, most)
-    last = min(known.nbytes[-1], most)
-    there = max(float(transfer.at(last)), 1.0)
-    grown = np.maximum(transfer.at(np.maximum(used, last)) / there, 1.0)
-    cost = known.at(np.minimum(used, last)) * grown
+    last = min(measured.nbytes[-1], most)
+    last_ns = max(float(transfer.at(last)), 1.0)
+    grown = np.maximum(transfer.at(np.maximum(used, last)) / last_ns, 1.0)
+    cost = measured.at(np.minimum(used, last)) * grown
     return Curve(tuple(sizes.tolist()), tuple(np.minimum(cost, transfer.at(sizes)).tolist()))
 
 
 def post_cost(
-    own: Sequence[OwnCostSamples], eager: Mapping[int, tuple[float, str]]
+    cost_samples: Sequence[OwnCostSamples], eager: Mapping[int, tuple[float, str]]
 ) -> Estimate | None:
     """Return what a call costs that starts a request or completes one that is complete.
 
@@ -105,28 +105,30 @@ def post_cost(
     """
     samples = [
         o.ns
-        for o in own
+        for o in cost_samples
         if o.kind == WAIT or (o.kind == POST and not (o.sends and o.bytes <= eager[o.distance][0]))
     ]
     return median_interval(np.concatenate(samples)) if samples else None
 
 
-def eager_limit(own: Sequence[OwnCostSamples], distance: int, delay_ns: float) -> tuple[float, str]:
+def eager_limit(
+    samples: Sequence[OwnCostSamples], distance: int, delay_ns: float
+) -> tuple[float, str]:
     """Return up to which bytes a send does not wait for its receive, and how that is known.
 
     From sends whose receiver comes ``delay_ns`` late; between the largest that did not wait and
     the smallest that did lies the limit: the library's known one if it fits, else the largest.
     """
-    known = EAGER[min(distance, 1)]
-    waited = _by_bytes(own, LATE, distance)
+    usual = EAGER[min(distance, 1)]
+    waited = _by_bytes(samples, LATE, distance)
     if not waited:
-        return known, "known of Open MPI"
+        return usual, "known of Open MPI"
     # A busy machine makes some eager sends slow, but no send faster that waits.
     late = {size: float(np.percentile(ns, 25)) > _WAITED * delay_ns for size, ns in waited.items()}
     eager = max((size for size, is_late in late.items() if not is_late), default=-1)
     meets = min((size for size, is_late in late.items() if is_late and size > eager), default=-1)
-    if eager <= known and (known < meets or meets < 0):
-        return known, "known of Open MPI, not contradicted"
+    if eager <= usual and (usual < meets or meets < 0):
+        return usual, "known of Open MPI, not contradicted"
     if eager < 0:
         return 0.0, "measured: every message waits"
     return float(eager), "measured: the largest message that did not wait"

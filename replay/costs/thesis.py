@@ -74,9 +74,9 @@ def compose_costs(
     filled = list(costs)
     missing = {c for c, cost in enumerate(costs) if cost.how == NONE}
     for steps, cls in zip(full, call_of, strict=True):
-        wanted = np.flatnonzero(np.isin(cls, list(missing)) & np.isin(steps.op, _CALLS))
-        found, first = np.unique(cls[wanted], return_index=True)
-        for c, step in zip(found.tolist(), wanted[first].tolist(), strict=True):
+        steps_to_fill = np.flatnonzero(np.isin(cls, list(missing)) & np.isin(steps.op, _CALLS))
+        classes, first = np.unique(cls[steps_to_fill], return_index=True)
+        for c, step in zip(classes.tolist(), steps_to_fill[first].tolist(), strict=True):
             ns = _from_messages(steps, step, node_of, distance, network)
             if ns is not None:
                 filled[c] = CallCost(Estimate(ns, ns, ns), COMPOSED)
@@ -88,19 +88,21 @@ def _from_messages(
     steps: Steps, step: int, node_of: Ints, distance: Ints | None, network: Network
 ) -> float | None:
     """Return the cost of a call from the transfers of its messages, in ns; None: it has none."""
-    done = np.array([step])
+    requests = np.array([step])
     if steps.op[step] in _WAITS:
-        done = steps.done[steps.done_start[step] : steps.done_start[step + 1]]
-    done = done[steps.peer[done] >= 0]
-    if not len(done) or not network.paths:
+        requests = steps.done[steps.done_start[step] : steps.done_start[step + 1]]
+    requests = requests[steps.peer[requests] >= 0]
+    if not len(requests) or not network.paths:
         return None
     me = node_of[int(steps.ranks[np.searchsorted(steps.start, step, side="right") - 1])]
-    there = node_of[steps.peer[done]]
-    hops = (there != me).astype(np.int64) if distance is None else distance[me, there]
+    partner_nodes = node_of[steps.peer[requests]]
+    hops = (
+        (partner_nodes != me).astype(np.int64) if distance is None else distance[me, partner_nodes]
+    )
     slowest, through = 0.0, {True: 0.0, False: 0.0}
-    sends = np.isin(steps.op[done], [int(op) for op in SENDS])
+    sends = np.isin(steps.op[requests], [int(op) for op in SENDS])
     for nbytes, d, out in zip(
-        steps.bytes[done].tolist(), hops.tolist(), sends.tolist(), strict=True
+        steps.bytes[requests].tolist(), hops.tolist(), sends.tolist(), strict=True
     ):
         path = network.path(d)
         slowest = max(slowest, float(path.transfer.at(nbytes)))
@@ -127,9 +129,9 @@ def charge_steps(
     A collective that was executed as such is charged once, with its own class, at the first of
     its messages on each rank; the others cost nothing then.
     """
-    known = np.array([c.how != NONE for c in measured] + [False])
+    is_measured = np.array([c.how != NONE for c in measured] + [False])
     direct = np.where(origin >= 0, direct_of[np.maximum(origin, 0)], -1)
-    direct = np.where(known[direct], direct, -1)
+    direct = np.where(is_measured[direct], direct, -1)
     first = np.ones(len(origin), dtype=bool)
     first[1:] = origin[1:] != origin[:-1]
     return np.asarray(np.where(direct >= 0, np.where(first, direct, -1), call_of), dtype=np.int64)

@@ -91,7 +91,7 @@ def record_columns(program: Program) -> Ints:
     floods of link programs.
     """
     code = program.events["code"]
-    kept = (program.events["sample"] >= 0) | np.isin(code, (Code.LINK_SEND, Code.LINK_RECV))
+    is_recorded = (program.events["sample"] >= 0) | np.isin(code, (Code.LINK_SEND, Code.LINK_RECV))
     pairing = program.pairing
     if pairing is not None:
         for process, places in (
@@ -99,12 +99,12 @@ def record_columns(program: Program) -> Ints:
             (pairing.receiver, (pairing.posted, pairing.received)),
         ):
             for place in places:
-                there = place >= 0
-                kept[program.start[process[there]] + place[there]] = True
-    column = np.full(len(kept), -1, dtype=np.int64)
-    number = np.concatenate(([0], np.cumsum(kept)))
+                recorded = place >= 0
+                is_recorded[program.start[process[recorded]] + place[recorded]] = True
+    column = np.full(len(is_recorded), -1, dtype=np.int64)
+    number = np.concatenate(([0], np.cumsum(is_recorded)))
     process = np.repeat(np.arange(len(program.start) - 1), np.diff(program.start))
-    column[kept] = (number[:-1] - number[program.start[process]])[kept]
+    column[is_recorded] = (number[:-1] - number[program.start[process]])[is_recorded]
     return column
 
 
@@ -170,14 +170,16 @@ class Collector:
             ends.append(after_start(one.end_ns))
             links.append(after_start(one.links_ns))
         self.passes += int(good.sum())
-        own = np.concatenate([one.times_ns[good] for one in timings], axis=1)[:, self._sampled_at]
+        sampled_ns = np.concatenate([one.times_ns[good] for one in timings], axis=1)[
+            :, self._sampled_at
+        ]
         times = np.concatenate(recorded_ns, axis=1)
         self._batches.append(
             ProgramResult(
                 int(good.sum()),
                 np.stack(ends, axis=1),
                 self._sampled,
-                (own[:, :, 1] - own[:, :, 0]).astype(np.float64),
+                (sampled_ns[:, :, 1] - sampled_ns[:, :, 0]).astype(np.float64),
                 times[:, self._sampled_at, 0],
                 self._transfers(times),
                 self._arrivals(times, links),
@@ -202,14 +204,16 @@ class Collector:
             return times[:, self._column[start[process] + place]]
 
         sent, posted = at(pairing.sender, pairing.sent), at(pairing.receiver, pairing.posted)
-        got = at(pairing.receiver, pairing.received)
-        gone = at(pairing.sender, np.where(pairing.sent_end >= 0, pairing.sent_end, pairing.sent))
+        receives = at(pairing.receiver, pairing.received)
+        send_ends = at(
+            pairing.sender, np.where(pairing.sent_end >= 0, pairing.sent_end, pairing.sent)
+        )
         later = np.maximum(sent[:, :, 0], posted[:, :, 0])
-        transfer, took = got[:, :, 1] - later, got[:, :, 1] - got[:, :, 0]
-        waited = ((got[:, :, 0] <= later) | (took > WAITED_NS)) & (took >= HELD * transfer)
+        transfer, took = receives[:, :, 1] - later, receives[:, :, 1] - receives[:, :, 0]
+        waited = ((receives[:, :, 0] <= later) | (took > WAITED_NS)) & (took >= HELD * transfer)
         waited &= (
             (posted[:, :, 0] <= sent[:, :, 0])
-            | (gone[:, :, 1] >= posted[:, :, 0])
+            | (send_ends[:, :, 1] >= posted[:, :, 0])
             | (pairing.sent_end < 0)
         )
         return np.where(waited, transfer, np.nan)
@@ -229,22 +233,24 @@ class Collector:
         Of a class of messages the median transfer, of a class of calls the mean time; of whole
         iterations (timed) the longest pass and the mean communication.
         """
-        found: list[Floats] = []
-        made = self.result()
+        measured: list[Floats] = []
+        results = self.result()
         if self.program.timed:
-            found.append(made.pass_ns.max(axis=1))
-            if len(made.event):
-                found.append(made.event_ns.sum(axis=1))
-            return found
+            measured.append(results.pass_ns.max(axis=1))
+            if len(results.event):
+                measured.append(results.event_ns.sum(axis=1))
+            return measured
         sample = self.program.events["sample"][self._sampled]
-        found += [made.event_ns[:, sample == k].mean(axis=1) for k in np.unique(sample).tolist()]
+        measured += [
+            results.event_ns[:, sample == k].mean(axis=1) for k in np.unique(sample).tolist()
+        ]
         pairing = self.program.pairing
         if pairing is not None:
-            kinds = [made.transfer_ns[:, pairing.cls == c] for c in np.unique(pairing.cls)]
-            found += [values for values in map(pass_medians, kinds) if len(values)]
-        if made.link_ns.shape[1]:
-            found.append(made.link_ns.max(axis=1))
-        return found
+            kinds = [results.transfer_ns[:, pairing.cls == c] for c in np.unique(pairing.cls)]
+            measured += [values for values in map(pass_medians, kinds) if len(values)]
+        if results.link_ns.shape[1]:
+            measured.append(results.link_ns.max(axis=1))
+        return measured
 
     def is_known(self, half_width: float) -> bool:
         """Return whether every interval is within this share of its median on each side."""

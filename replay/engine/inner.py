@@ -41,8 +41,8 @@ def compile_inner(mpicc: str) -> Path:
     """
     name = "replay.so"
     library = mpi.library_of_python(sys.executable) if compiling.libraries() else None
-    if library and (made := compiling.taken(name, SOURCES, FLAGS, library[1])):
-        return made
+    if library and (library_file := compiling.taken(name, SOURCES, FLAGS, library[1])):
+        return library_file
     if not mpicc:
         raise P3SError(
             "the replay cannot be compiled: no mpicc of the MPI that mpi4py loads; install the"
@@ -245,8 +245,8 @@ class InnerLoop:
         if self._handle is None:
             return 0, []
         events = np.zeros(most, dtype=np.int64)
-        found = int(self._library.p3s_outstanding(self._handle, events.ctypes.data, most))
-        return found, events[: min(found, most)].tolist()
+        number = int(self._library.p3s_outstanding(self._handle, events.ctypes.data, most))
+        return number, events[: min(number, most)].tolist()
 
     def close(self) -> None:
         """Give back what open took."""

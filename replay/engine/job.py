@@ -95,11 +95,11 @@ class Job:
         data = _read_unchanged(path, head["digest"])
         try:
             paired = PAIRING if head["pairing"] else ()
-            wanted = ("events", *_ARRAYS)
-            found = read_arrays(data, (*wanted, *(f"pairing_{name}" for name in paired)))
-            events = np.ascontiguousarray(found["events"]).view(EVENT).reshape(-1)
-            columns: dict[str, Any] = {name: found[name] for name in _ARRAYS}
-            pairing = Pairing(**{n: found[f"pairing_{n}"] for n in paired}) if paired else None
+            names = ("events", *_ARRAYS)
+            arrays = read_arrays(data, (*names, *(f"pairing_{name}" for name in paired)))
+            events = np.ascontiguousarray(arrays["events"]).view(EVENT).reshape(-1)
+            columns: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
+            pairing = Pairing(**{n: arrays[f"pairing_{n}"] for n in paired}) if paired else None
         except (OSError, KeyError, ValueError) as err:
             raise P3SError(f"{path}: missing or damaged ({err}); replay with --again") from err
         return Program(
@@ -244,7 +244,7 @@ class ResultStore:
         ``facts``: hosts, MPI and settings, as JSON can hold them. Without hosts the name of this
         machine counts.
         """
-        known = {
+        dependencies = {
             "version": VERSION,
             "what": program.what,
             "comms": program.comms,
@@ -254,7 +254,7 @@ class ResultStore:
             "machine": None if facts.get("hosts") else socket.gethostname(),
             "facts": dict(facts),
         }
-        text = json.dumps(known, sort_keys=True, default=str).encode()
+        text = json.dumps(dependencies, sort_keys=True, default=str).encode()
         return hashlib.sha256(program_bytes(program) + text).hexdigest()[:32]
 
     def path(self, key: str) -> Path:

@@ -160,15 +160,15 @@ def read_result(path: Path) -> ProgramResult:
         head, data = content[: len(_MAGIC) + _DIGEST_BYTES], content[len(_MAGIC) + _DIGEST_BYTES :]
         if head != _MAGIC + hashlib.sha256(data).digest():
             raise ValueError("changed, or of another version of P3S")
-        found = read_arrays(data, (*_SCALARS, *_ARRAYS, "places"))
+        arrays = read_arrays(data, (*_SCALARS, *_ARRAYS, "places"))
         return ProgramResult(
-            passes=int(found["passes"]),
-            clock_error_ns=float(found["clock_error_ns"]),
+            passes=int(arrays["passes"]),
+            clock_error_ns=float(arrays["clock_error_ns"]),
             places=tuple(
                 Place(**{**place, "cores": tuple(place["cores"])})
-                for place in parse_json(found["places"].tobytes())
+                for place in parse_json(arrays["places"].tobytes())
             ),
-            **{name: found[name] for name in _ARRAYS},
+            **{name: arrays[name] for name in _ARRAYS},
         )
     except (OSError, TypeError, ValueError, KeyError, OverflowError) as err:
         why = " ".join(str(err).split())[:120]

@@ -128,14 +128,14 @@ def pending(directory: Path) -> dict[int, str]:
 
     Only of processes on the machine that the job was written on; they may be gone by now.
     """
-    found = {}
+    doing_of = {}
     for path in directory.glob("pages-*/*[0-9]"):
         with contextlib.suppress(OSError, ValueError):
             with open(path, "rb") as page:
                 words, doing = read_page(page.fileno())
             if not words[DONE]:
-                found[int(path.name)] = doing + STOPPED * _is_stopped(int(words[PID]))
-    return dict(sorted(found.items()))
+                doing_of[int(path.name)] = doing + STOPPED * _is_stopped(int(words[PID]))
+    return dict(sorted(doing_of.items()))
 
 
 def _is_stopped(pid: int) -> bool:
@@ -209,12 +209,12 @@ class Watchdog(threading.Thread):
     def run(self) -> None:
         """Watch until stopped."""
         words = self._page.words
-        seen, still_s, looked = words[:4].tolist(), 0.0, time.monotonic()
+        last_words, still_s, looked = words[:4].tolist(), 0.0, time.monotonic()
         while not self._stopped.wait(self._poll_s):
             now, before, looked = words[:4].tolist(), looked, time.monotonic()
             still_s += min(looked - before, _LATE * self._poll_s)
-            if now != seen:
-                seen, still_s = now, 0.0
+            if now != last_words:
+                last_words, still_s = now, 0.0
             elif still_s > self._stall_s + self._allowed_s:
                 say(f"{STALL_MARK}{self.pending()}")
                 time.sleep(_GRACE_S)
@@ -227,9 +227,9 @@ class Watchdog(threading.Thread):
         with contextlib.suppress(OSError):
             number, events = self._outstanding(_SHOWN)
             if number:
-                shown = "; ".join(f"event {i} {describe(self._page.fd, i)}" for i in events)
+                described = "; ".join(f"event {i} {describe(self._page.fd, i)}" for i in events)
                 more = "; ..." if number > len(events) else ""
-                return f"{doing}, {number} requests outstanding ({shown}{more})"
+                return f"{doing}, {number} requests outstanding ({described}{more})"
         return doing
 
 
@@ -295,8 +295,8 @@ class Witness(threading.Thread):
             self._ends.unregister(pipe)
             if self.first is not None or self._told:
                 continue
-            done, doing = self._read(self._ranks[pipe])
-            if not done:
+            state, doing = self._read(self._ranks[pipe])
+            if not state:
                 # Of one that failed and takes the job down the others may end first.
                 self._told = any(self._read(rank)[0] == FAILED for rank in range(self._size))
                 if not self._told:

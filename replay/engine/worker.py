@@ -67,8 +67,8 @@ class Worker:
         self.directory = directory
         self.page = page
         self.job: Job | None = read_job(directory, digest) if self.rank == 0 else None
-        known = (self.job.world.processes, self.job.settings) if self.job else None
-        processes, settings = self.comm.bcast(known)
+        setup = (self.job.world.processes, self.job.settings) if self.job else None
+        processes, settings = self.comm.bcast(setup)
         if len(processes) != comm.size:
             raise P3SError(
                 f"the job is for {len(processes)} processes, but {comm.size} were started"
@@ -116,8 +116,8 @@ class Worker:
 
     def _shares_cores(self) -> bool:
         """Return whether this machine has fewer cores for the processes than there are of them."""
-        here = [place for place in self.places if place.kernel == self.kernels[self.rank]]
-        return len(here) > len({core for place in here for core in place.cores})
+        neighbours = [place for place in self.places if place.kernel == self.kernels[self.rank]]
+        return len(neighbours) > len({core for place in neighbours for core in place.cores})
 
     # ---- what happens ------------------------------------------------------------------
     def replay(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class Worker:
             if not self.job.result_path(number).exists()
         ]
 
-    def program(self, number: int, share_s: float, left: int) -> int:
+    def program(self, number: int, share_s: float, remaining: int) -> int:
         """Run one program until enough is known; return the number of passes."""
         collector, parts, head = None, None, None
         if self.job:
@@ -181,7 +181,7 @@ class Worker:
         if collector and self.job:
             result = replace(collector.result(), places=self.places)
             save_result(self.job.result_path(number), result)
-            print(f"measured {name}: {passes} passes, {left} programs left", flush=True)
+            print(f"measured {name}: {passes} passes, {remaining} programs left", flush=True)
         return passes
 
     def _comm(self, key: tuple[int, ...]) -> int:
@@ -205,18 +205,18 @@ class Worker:
         self._go(1, before, self.settings.work_scale, timed)
         pass_s = max(time.monotonic() - tried, 1e-6)
         before = compare(self.comm, self.loop, self.kernels)
-        done = 0
+        passes = 0
         while self.comm.bcast(
-            int(collector is not None and self._more(collector, begin, share_s, pass_s))
+            int(collector is not None and self._needs_batch(collector, begin, share_s, pass_s))
         ):
             timings = self._go(BATCH, before, self.settings.work_scale, timed)
             after = compare(self.comm, self.loop, self.kernels)
             everybody = self.comm.gather(timings)
             if collector is not None:
                 collector.add(everybody, before, after)
-                done = collector.passes
+                passes = collector.passes
             before = after
-        return int(self.comm.bcast(done))
+        return int(self.comm.bcast(passes))
 
     def _go(self, passes: int, offsets: Offsets, work_scale: float, timed: bool) -> Timings:
         try:
@@ -224,7 +224,9 @@ class Worker:
         except P3SError as err:
             raise P3SError(f"{err} at {self.watchdog.pending()}") from err
 
-    def _more(self, collector: Collector, begin: float, share_s: float, pass_s: float) -> bool:
+    def _needs_batch(
+        self, collector: Collector, begin: float, share_s: float, pass_s: float
+    ) -> bool:
         """Return whether another batch is needed and there is time for it."""
         spent_s = time.monotonic() - begin
         if collector.passes < MIN_PASSES:
@@ -269,12 +271,12 @@ def start(directory: Path, size: int, digest: str) -> None:
     watchdog.hold(directory, comm.rank)
     page.tell(f"process {comm.rank}, starting")
     family = {"Open MPI": "openmpi"}.get(MPI.get_vendor()[0], "mpich")
-    wanted = os.environ.get("P3S_REPLAY_MPI", family)
-    if comm.size != size or family != wanted:
+    expected_family = os.environ.get("P3S_REPLAY_MPI", family)
+    if comm.size != size or family != expected_family:
         say(
             f"{ERROR_MARK}mpi4py uses {MPI.get_vendor()[0]} and sees {comm.size} processes, but "
-            f"the launcher started {size} with {wanted}; install mpi4py for that MPI, or give the "
-            "launcher of the other one with --launcher"
+            f"the launcher started {size} with {expected_family}; install mpi4py for that MPI,"
+            " or give the launcher of the other one with --launcher"
         )
         comm.Abort(2)
     try:
@@ -284,8 +286,8 @@ def start(directory: Path, size: int, digest: str) -> None:
             write_bytes(directory / DONE, json.dumps(outcome).encode())
     except BaseException as error:
         doing = watchdog.read_page(page.fd)[1]
-        what = _one_line(error)
-        _abort(comm, page, what if doing in what else f"{what} at {doing}")
+        message = _one_line(error)
+        _abort(comm, page, message if doing in message else f"{message} at {doing}")
 
 
 def main(arguments: list[str]) -> None:

@@ -73,29 +73,29 @@ def build_program(
     loaded: Loaded,
     world: World,
     *,
-    what: str = "trace",
+    kind: str = "trace",
     noise: Noise | None = None,
     buffered_bytes: int = -1,
     excluded: tuple[Bools, Bools] | None = None,
 ) -> tuple[Program, Traffic]:
     """Return the program of two loaded ranges and what runs of their steps.
 
-    ``what``: "trace" or "timed" (needs the schedule in ``loaded``). Blocking sends between loaded
-    ranks of up to ``buffered_bytes`` become sends that return at once; ``excluded`` halves of
-    steps (send, receive) are left out. The program is not proven yet: replay/plan/check.py.
+    ``kind``: "trace" or "timed" (needs the schedule in ``loaded``). Blocking sends between
+    loaded ranks of up to ``buffered_bytes`` become sends that return at once; ``excluded`` halves
+    of steps (send, receive) are left out. The program is not proven yet: replay/plan/check.py.
     """
     traffic = traffic_of(loaded, world, excluded)
-    taken, counts = _requests(loaded, traffic)
-    kept = traffic.runs | (counts > 0)
+    request_runs, counts = _requests(loaded, traffic)
+    runs = traffic.runs | (counts > 0)
     blocks = Blocks(world.size)
-    comms = _add_measured(blocks, loaded, traffic, kept, taken, counts, what, buffered_bytes)
-    add_holes(blocks, loaded, traffic, timed=what == "timed")
+    comms = _add_measured(blocks, loaded, traffic, runs, request_runs, counts, kind, buffered_bytes)
+    add_holes(blocks, loaded, traffic, timed=kind == "timed")
     has_noise = add_noise(blocks, world, noise)
     table = blocks.finish(loaded.step)
-    lists, list_start = _lists(table, loaded, taken, counts)
+    lists, list_start = _lists(table, loaded, request_runs, counts)
     pairing = pairing_of(table, loaded, traffic)
     program = Program(
-        what,
+        kind,
         f"section {loaded.section}, nodes {' and '.join(map(str, dict.fromkeys(loaded.pair)))}",
         loaded.section,
         table.events,
@@ -106,7 +106,7 @@ def build_program(
         table.slots,
         comms,
         pairing,
-        timed=what == "timed",
+        timed=kind == "timed",
         noise=has_noise,
     )
     return program, traffic
@@ -116,34 +116,36 @@ def _requests(loaded: Loaded, traffic: Traffic) -> tuple[Bools, Ints]:
     """Return which entries of ``done`` are requests that run, and how many each step has."""
     steps = loaded.steps
     leaves = steps.is_op(*REQUESTS) & traffic.runs
-    taken = leaves[steps.done]
-    return taken, np.diff(starts(taken)[steps.done_start])
+    request_runs = leaves[steps.done]
+    return request_runs, np.diff(starts(request_runs)[steps.done_start])
 
 
-def _work(loaded: Loaded, kept: Bools) -> tuple[Ints, Ints]:
+def _work(loaded: Loaded, runs: Bools) -> tuple[Ints, Ints]:
     """Return the computation before each kept step and what is left at the end of each rank."""
     steps = loaded.steps
     total = np.concatenate(([0.0], np.cumsum(steps.work_ns)))
-    at = np.flatnonzero(kept)
+    at = np.flatnonzero(runs)
     behind = np.append(0, at + 1)
     start = steps.start[np.searchsorted(steps.start, at, side="right") - 1]
     work = np.zeros(len(steps), dtype=np.int64)
     work[at] = np.rint(total[at + 1] - total[np.maximum(behind[:-1], start)]).astype(np.int64)
-    done = np.maximum(behind[np.searchsorted(at, steps.start[1:])], steps.start[:-1])
-    return work, np.rint(total[steps.start[1:]] - total[done]).astype(np.int64)
+    behind_last = np.maximum(behind[np.searchsorted(at, steps.start[1:])], steps.start[:-1])
+    return work, np.rint(total[steps.start[1:]] - total[behind_last]).astype(np.int64)
 
 
-def _samples(loaded: Loaded, traffic: Traffic, taken: Bools, counts: Ints, what: str) -> Ints:
+def _samples(
+    loaded: Loaded, traffic: Traffic, request_runs: Bools, counts: Ints, kind: str
+) -> Ints:
     """Return the class of each call that gets a sample, else -1.
 
     With immediate black holes a call counts only if all its messages are between loaded ranks.
     """
     steps = loaded.steps
-    if what == "timed":
+    if kind == "timed":
         return np.maximum(loaded.call_class, 0)
     whole = ~(traffic.send.away | traffic.receive.away) & (traffic.why == SkipReason.RUNS)
     waits = steps.is_op(Op.WAIT, Op.WAITANY, Op.WAITSOME)
-    inside = np.diff(starts(taken & whole[steps.done])[steps.done_start])
+    inside = np.diff(starts(request_runs & whole[steps.done])[steps.done_start])
     whole &= ~waits | (inside == np.diff(steps.done_start))
     return np.where(whole, loaded.call_class, -1)
 
@@ -152,19 +154,19 @@ def _add_measured(
     blocks: Blocks,
     loaded: Loaded,
     traffic: Traffic,
-    kept: Bools,
-    taken: Bools,
+    runs: Bools,
+    request_runs: Bools,
     counts: Ints,
-    what: str,
+    kind: str,
     buffered_bytes: int,
 ) -> tuple[tuple[int, ...], ...]:
     """Add the events of the measured ranks; return the communicators of their collectives."""
     steps = loaded.steps
-    work, rest = _work(loaded, kept)
-    sample = _samples(loaded, traffic, taken, counts, what)
+    work, rest = _work(loaded, runs)
+    sample = _samples(loaded, traffic, request_runs, counts, kind)
     asks = traffic.receive.away
     ask_first = asks & steps.is_op(Op.RECV, Op.SENDRECV)
-    if what == "timed":
+    if kind == "timed":
         asks = ask_first = np.zeros(len(steps), dtype=bool)
     for chosen, sub in ((ask_first, 0), (asks & ~ask_first, 3)):
         i = np.flatnonzero(chosen)
@@ -180,7 +182,7 @@ def _add_measured(
             work_ns=np.where(ask_first, work, 0)[i],
         )
 
-    i = np.flatnonzero(kept)
+    i = np.flatnonzero(runs)
     send, receive = traffic.send.there[i], traffic.receive.there[i]
     both = send & receive
     code = _CODE_OF[steps.op[i]]
@@ -238,14 +240,14 @@ def _add_measured(
         bytes=loaded.arrives[i],
         offset=offset[i],
     )
-    left = np.flatnonzero(rest > 0)
-    last = steps.start[left + 1] - 1
+    unfinished = np.flatnonzero(rest > 0)
+    last = steps.start[unfinished + 1] - 1
     blocks.add(
         traffic.process[last],
         last * 8 + 7,
         np.full(len(last), -1),
         code=Code.NOTHING,
-        work_ns=rest[left],
+        work_ns=rest[unfinished],
     )
     return comms
 
@@ -265,24 +267,24 @@ def _collectives(
     return number, comm, process[steps.peer], comms
 
 
-def _lists(table: Table, loaded: Loaded, taken: Bools, counts: Ints) -> tuple[Ints, Ints]:
+def _lists(table: Table, loaded: Loaded, request_runs: Bools, counts: Ints) -> tuple[Ints, Ints]:
     """Fill in where the request list of each wait begins; return the lists and their starts."""
     steps = loaded.steps
     events = table.events
     slot_of = np.full(len(steps), -1, dtype=np.int64)
-    here = table.main & (events["slot"] >= 0)
-    slot_of[table.local[here]] = events["slot"][here]
-    slots = slot_of[steps.done[taken]]
+    has_slot = table.main & (events["slot"] >= 0)
+    slot_of[table.local[has_slot]] = events["slot"][has_slot]
+    slots = slot_of[steps.done[request_runs]]
     first = starts(counts)
     waits = np.flatnonzero(among(events["code"], *WAITING))
     by_step = table.local[waits] >= 0
     number = events["number"][waits]
     begin = np.where(by_step, first[table.local[waits]], 0)
     entries = expand_ranges(begin, number)
-    own = np.repeat(by_step, number)
+    is_listed = np.repeat(by_step, number)
     lists = np.where(
-        own,
-        slots[np.where(own, entries, 0)] if len(slots) else 0,
+        is_listed,
+        slots[np.where(is_listed, entries, 0)] if len(slots) else 0,
         entries + np.repeat(table.open_before[waits] - number, number),
     )
     process = table.process[waits]

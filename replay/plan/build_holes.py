@@ -81,11 +81,11 @@ def _answering(hole: Ints, takes: Bools, local: Ints) -> Ints:
 
 def _in_order(channel: Ints, local: Ints, at: Floats) -> Ints:
     """Return times that do not fall along the messages of a channel; unknown ones are 0."""
-    known = np.rint(np.maximum(np.nan_to_num(at, nan=0.0), 0.0)).astype(np.int64)
+    times = np.rint(np.maximum(np.nan_to_num(at, nan=0.0), 0.0)).astype(np.int64)
     order = np.lexsort((local, channel))
-    step = np.int64(int(known.max()) + 1)
-    rising = np.maximum.accumulate(known[order] + channel[order] * step) - channel[order] * step
-    result = np.empty_like(known)
+    step = np.int64(int(times.max()) + 1)
+    rising = np.maximum.accumulate(times[order] + channel[order] * step) - channel[order] * step
+    result = np.empty_like(times)
     result[order] = rising
     return result
 
@@ -132,7 +132,7 @@ def noise_of(
     np.add.at(change, np.minimum(transit.sent[others], transit.ticks), 1)
     np.add.at(change, np.minimum(transit.taken[others], transit.ticks), -1)
     series = np.cumsum(change[:-1])
-    wanted = float(series.mean())
+    mean = float(series.mean())
     if len(series) > MAX_TICKS:
         # Means of equal stretches: a peak between two samples is not lost.
         edges = np.linspace(0, len(series), MAX_TICKS + 1).astype(np.int64)
@@ -147,7 +147,7 @@ def noise_of(
             nbytes * float(series.sum()) / float(counts.sum()), max(MAX_NOISE_BYTES, nbytes)
         )
     return Noise(
-        counts=counts, nbytes=int(round(nbytes)), tick_ns=length_ns / len(counts), wanted=wanted
+        counts=counts, nbytes=int(round(nbytes)), tick_ns=length_ns / len(counts), wanted=mean
     )
 
 
@@ -157,14 +157,14 @@ def noise_beside(
     transit: Transit,
     pair: tuple[int, int],
     length_ns: float,
-    wanted: str,
+    mode: str,
 ) -> Noise | None:
     """Return the noise beside a pair: of messages that share a link between switches, if known.
 
-    ``wanted``: one of NOISES.
+    ``mode``: one of NOISES.
     """
     shares = None
-    if wanted == OFF or (wanted == AUTO and topology is None):
+    if mode == OFF or (mode == AUTO and topology is None):
         return None
     if topology is not None:
         node = topology.numbers(mapping.names)

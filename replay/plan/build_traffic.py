@@ -117,8 +117,8 @@ def offsets(process: Ints, channel: Ints, nbytes: Ints) -> Ints:
     np.maximum.at(room, code, size)
     total = np.cumsum(room) - room
     offset = (total - total[np.searchsorted(owner, owner)])[code] if len(code) else code
-    left = np.maximum(_BUFFER_BYTES - size, 0) + _ALIGNMENT
-    return np.where(offset + size > _BUFFER_BYTES, offset % left, offset)
+    range_bytes = np.maximum(_BUFFER_BYTES - size, 0) + _ALIGNMENT
+    return np.where(offset + size > _BUFFER_BYTES, offset % range_bytes, offset)
 
 
 #: Larger messages are not replayed; their cost is extrapolated.
@@ -202,19 +202,19 @@ def _halves(loaded: Loaded) -> tuple[Half, Half]:
     double = steps.op == Op.SENDRECV
     peer2 = np.where(double, steps.peer2, steps.peer)
     tag2 = np.where(double, steps.tag2, steps.tag)
-    made = []
+    halves = []
     for ops, partner, tag, other, nbytes in (
         (SENDS, steps.peer, steps.tag, steps.to, steps.bytes),
         (RECEIVES, peer2, tag2, steps.source, loaded.arrives),
     ):
-        there = steps.is_op(*ops) & (partner >= 0)
+        has_partner = steps.is_op(*ops) & (partner >= 0)
         inside = np.isin(partner, steps.ranks)
         why = np.where(
-            there & inside & (other < 0), int(SkipReason.NO_PARTNER), int(SkipReason.RUNS)
+            has_partner & inside & (other < 0), int(SkipReason.NO_PARTNER), int(SkipReason.RUNS)
         )
-        why[there & (nbytes > MAX_MESSAGE_BYTES)] = SkipReason.TOO_LARGE
-        made.append(Half(there, partner, inside, tag, np.full(len(steps), -1), why))
-    return made[0], made[1]
+        why[has_partner & (nbytes > MAX_MESSAGE_BYTES)] = SkipReason.TOO_LARGE
+        halves.append(Half(has_partner, partner, inside, tag, np.full(len(steps), -1), why))
+    return halves[0], halves[1]
 
 
 def needs_hole(loaded: Loaded) -> set[tuple[int, int]]:
@@ -262,22 +262,22 @@ def _processes(loaded: Loaded, world: World, away: Bools) -> tuple[Ints, Ints]:
     """Return the process and the black hole of every step's rank (-1: it has none)."""
     places = loaded.side * (int(loaded.slot.max(initial=0)) + 1) + loaded.slot
     distinct, first, place = np.unique(places, return_index=True, return_inverse=True)
-    found = []
-    for role, wanted in ((MEASURED, np.ones(len(away), dtype=bool)), (BLACK_HOLE, away)):
+    columns = []
+    for role, required in ((MEASURED, np.ones(len(away), dtype=bool)), (BLACK_HOLE, away)):
         rank_of = world.rank_of(role)
         table = np.array(
             [rank_of.get((int(loaded.side[i]), int(loaded.slot[i])), -1) for i in first.tolist()],
             dtype=np.int64,
         )
         column = table[place.reshape(-1)] if len(distinct) else np.zeros(0, dtype=np.int64)
-        if (column[wanted] < 0).any():
-            i = int(np.flatnonzero(wanted & (column < 0))[0])
+        if (column[required] < 0).any():
+            i = int(np.flatnonzero(required & (column < 0))[0])
             raise P3SError(
                 f"replay: rank {loaded.steps.rank[i]} has no {role} process in the "
                 "layout; this is a fault of the plan"
             )
-        found.append(column)
-    return found[0], found[1]
+        columns.append(column)
+    return columns[0], columns[1]
 
 
 def _assign_tags(steps: Steps, process: Ints, send: Half, receive: Half) -> tuple[Half, Half]:

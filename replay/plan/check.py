@@ -87,11 +87,11 @@ def check(program: Program) -> Verdict:
     faults = _faults(program)
     if faults:
         return Verdict(faults=faults)
-    done = expand_program(program)
-    uneven, faults = _uneven(program, done), _disagree(program, done)
+    executed = expand_program(program)
+    uneven, faults = _missing_messages(program, executed), _disagree(program, executed)
     if uneven or faults:
         return Verdict(uneven=uneven, faults=faults)
-    return Verdict(_Execution(program, done).stuck())
+    return Verdict(_Execution(program, executed).stuck())
 
 
 def _faults(program: Program) -> tuple[str, ...]:
@@ -106,20 +106,20 @@ def _faults(program: Program) -> tuple[str, ...]:
     slot, peer = events["slot"], events["peer"]
     messages = among(code, *SENDING, *RECEIVING, Code.ANSWER, Code.ASK, Code.LINK_RECV)
     requests = among(code, *SLOT_CODES)
-    found: list[str] = []
+    problems: list[str] = []
     for bad, why in (
         (requests & ((slot < 0) | (slot >= program.slots[process])), "its slot does not exist"),
         (messages & ((peer < 0) | (peer >= processes)), "no such process"),
     ):
-        found += [
+        problems += [
             f"{_event(program, at)}: {why}" for at in np.flatnonzero(bad)[:_MOST_NAMED].tolist()
         ]
-    return tuple(found)
+    return tuple(problems)
 
 
-def _disagree(program: Program, done: ProgramSteps) -> tuple[str, ...]:
+def _disagree(program: Program, executed: ProgramSteps) -> tuple[str, ...]:
     """Return where the two ends of a message do not agree."""
-    steps, event, events = done.steps, done.event, program.events
+    steps, event, events = executed.steps, executed.event, program.events
     send = np.flatnonzero(steps.to >= 0)
     receive = steps.to[send]
     room = np.where(steps.op[receive] == Op.SENDRECV, steps.bytes2[receive], steps.bytes[receive])
@@ -128,25 +128,25 @@ def _disagree(program: Program, done: ProgramSteps) -> tuple[str, ...]:
     differ |= (steps.tag[send] == CONTROL_TAG) & (
         (one["bytes"] != other["bytes"]) | (one["tag"] != other["tag"])
     )
-    found = [
+    disagreements = [
         f"{_event(program, int(event[send[k]]))} meets {_event(program, int(event[receive[k]]))}"
         for k in np.flatnonzero(differ)[:_MOST_NAMED].tolist()
     ]
-    return tuple(found)
+    return tuple(disagreements)
 
 
 def _calls(steps: Steps) -> list[Ints]:
     """Return the steps of each call of a collective."""
-    found = instances(steps)
-    return np.split(found.call_step[found.member], found.member_start[1:-1])
+    calls_found = instances(steps)
+    return np.split(calls_found.call_step[calls_found.member], calls_found.member_start[1:-1])
 
 
-def _uneven(program: Program, done: ProgramSteps) -> tuple[Missing, ...]:
-    steps = done.steps
+def _missing_messages(program: Program, executed: ProgramSteps) -> tuple[Missing, ...]:
+    steps = executed.steps
     send = np.flatnonzero(steps.is_op(*SENDS) & (steps.to < 0))
     receive = np.flatnonzero(steps.is_op(*RECEIVES) & (steps.source < 0))
     rank = steps.rank
-    found = [_message(program, done, int(i)) for i in send[:_MOST_NAMED]]
+    missing = [_message(program, executed, int(i)) for i in send[:_MOST_NAMED]]
     for i in receive[:_MOST_NAMED].tolist():
         columns = (
             (steps.peer2, steps.tag2, steps.bytes2)
@@ -154,29 +154,29 @@ def _uneven(program: Program, done: ProgramSteps) -> tuple[Missing, ...]:
             else (steps.peer, steps.tag, steps.bytes)
         )
         peer, tag, nbytes = (int(column[i]) for column in columns)
-        found.append(Missing(peer, int(rank[i]), tag, nbytes, -1))
-    return tuple(found)
+        missing.append(Missing(peer, int(rank[i]), tag, nbytes, -1))
+    return tuple(missing)
 
 
-def _message(program: Program, done: ProgramSteps, i: int) -> Missing:
+def _message(program: Program, executed: ProgramSteps, i: int) -> Missing:
     """Return the message that step ``i`` sends."""
-    steps = done.steps
+    steps = executed.steps
     source = int(np.searchsorted(steps.start, i, side="right")) - 1
     peer, tag, nbytes = (int(column[i]) for column in (steps.peer, steps.tag, steps.bytes))
-    return Missing(source, peer, tag, nbytes, int(program.step[done.event[i]]))
+    return Missing(source, peer, tag, nbytes, int(program.step[executed.event[i]]))
 
 
 # ---- whether it ends -----------------------------------------------------------------------
 class _Execution:
     """Executes steps as far as they go; a step that begins lets its partners look again."""
 
-    def __init__(self, program: Program, done: ProgramSteps) -> None:
-        self.program, self.done = program, done
-        steps = done.steps
+    def __init__(self, program: Program, executed: ProgramSteps) -> None:
+        self.program, self.done = program, executed
+        steps = executed.steps
         self.op, self.to, self.source = steps.op.tolist(), steps.to.tolist(), steps.source.tolist()
         self.rank = steps.rank.tolist()
         # What a process asks for its black hole has to take, as if nothing was buffered.
-        question = program.events["code"][done.event] == Code.ASK
+        question = program.events["code"][executed.event] == Code.ASK
         self.buffered = ((steps.op == Op.BSEND) & ~question).tolist()
         self.calls = [members.tolist() for members in _calls(steps)]
         self.call = {i: k for k, members in enumerate(self.calls) for i in members}
@@ -194,19 +194,19 @@ class _Execution:
         Those that a WAITANY or WAITSOME before it may have taken do not count: it has as many as
         it wants only when there are that many more, or when all that it lists are complete.
         """
-        found = {}
+        needed_requests = {}
         earlier: dict[int, list[int]] = {}
         for i, requests in self.lists.items():
             if self.op[i] == Op.WAIT:
-                found[i] = len(requests)
+                needed_requests[i] = len(requests)
                 continue
             before = {e for request in requests for e in earlier.get(request, ())}
             shared = sum(request in earlier for request in requests)
-            taken = min(shared, sum(int(steps.number[e]) for e in before))
-            found[i] = min(len(requests), int(steps.number[i]) + taken)
+            already_taken = min(shared, sum(int(steps.number[e]) for e in before))
+            needed_requests[i] = min(len(requests), int(steps.number[i]) + already_taken)
             for request in requests:
                 earlier.setdefault(request, []).append(i)
-        return found
+        return needed_requests
 
     def _ready(self, i: int) -> bool:
         """Return whether what step ``i`` does is complete once it has begun."""
@@ -248,10 +248,12 @@ class _Execution:
                     break
                 at[process] += 1
         return tuple(
-            self._left(process, i) for process, i in enumerate(at) if i < bounds[process + 1]
+            self._stuck_process(process, i)
+            for process, i in enumerate(at)
+            if i < bounds[process + 1]
         )
 
-    def _left(self, process: int, i: int) -> Stuck:
+    def _stuck_process(self, process: int, i: int) -> Stuck:
         program, event = self.program, int(self.done.event[i])
         missing: list[int] = []  # sends of messages whose other end has not begun
         for k in self.lists.get(i, [i]):
@@ -278,8 +280,8 @@ def _event(program: Program, event: int) -> str:
 
 def _place(missing: Missing) -> str:
     names = {TAG_NOISE: "noise", CONTROL_TAG: "question"}
-    what = names.get(missing.tag, f"tag {missing.tag}, {missing.bytes} B")
-    return f"{missing.source}->{missing.target} ({what})"
+    message_text = names.get(missing.tag, f"tag {missing.tag}, {missing.bytes} B")
+    return f"{missing.source}->{missing.target} ({message_text})"
 
 
 def describe(verdict: Verdict, limit: int = 4) -> str:
@@ -311,7 +313,7 @@ class ProvenProgram:
 
 
 def prove_program(
-    loaded: Loaded, world: World, *, what: str = "trace", noise: Noise | None = None
+    loaded: Loaded, world: World, *, kind: str = "trace", noise: Noise | None = None
 ) -> ProvenProgram:
     """Return the program of two loaded ranges, proven to end.
 
@@ -325,7 +327,7 @@ def prove_program(
     for _ in range(_MOST_REPAIRS):
         for nbytes in every:
             program, traffic = build_program(
-                loaded, world, what=what, noise=noise, buffered_bytes=nbytes, excluded=excluded
+                loaded, world, kind=kind, noise=noise, buffered_bytes=nbytes, excluded=excluded
             )
             verdict = check(program)
             if verdict.ends:
@@ -369,15 +371,15 @@ def _left_out(loaded: Loaded, traffic: Traffic) -> tuple[LeftOut, ...]:
     """Return the calls that do not run, by call and reason."""
     steps = loaded.steps
     why = traffic.why
-    found = []
+    left_out = []
     for reason in SkipReason:
-        here = (
+        skipped = (
             np.flatnonzero(why == reason) if reason != SkipReason.RUNS else np.zeros(0, dtype=int)
         )
-        for call in np.unique(steps.call[here]).tolist():
-            mine = here[steps.call[here] == call]
+        for call in np.unique(steps.call[skipped]).tolist():
+            mine = skipped[steps.call[skipped] == call]
             rows: Ints = np.unique(steps.row[mine])
-            found.append(
+            left_out.append(
                 LeftOut(
                     steps.calls[call],
                     WHY_TEXT[reason],
@@ -385,14 +387,14 @@ def _left_out(loaded: Loaded, traffic: Traffic) -> tuple[LeftOut, ...]:
                     rows[rows >= 0],
                 )
             )
-    return tuple(found)
+    return tuple(left_out)
 
 
-def refuse_unproven(program: Program, what: str) -> None:
+def refuse_unproven(program: Program, subject: str) -> None:
     """Raise P3SError when a program that needs no repair would not end."""
     verdict = check(program)
     if not verdict.ends:
         raise P3SError(
-            f"the program of {what} would never end: {describe(verdict)}; this is a "
+            f"the program of {subject} would never end: {describe(verdict)}; this is a "
             "fault of the plan"
         )

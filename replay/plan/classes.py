@@ -95,17 +95,17 @@ class SectionClasses:
     notes: tuple[str, ...]
 
 
-def node_loads(sent_from: Ints, sent: Ints, taken: Ints) -> Ints:
+def node_loads(sent_from: Ints, sent: Ints, taken_at: Ints) -> Ints:
     """Return how many messages are on their way from the node that sends each of these.
 
-    ``sent_from``: node; ``sent``, ``taken``: ticks, the message is on its way in between. The
+    ``sent_from``: node; ``sent``, ``taken_at``: ticks, the message is on its way in between. The
     larger of the numbers when it starts and just before it is taken.
     """
     if len(sent) == 0:
         return np.zeros(0, dtype=np.int64)
-    taken = np.maximum(taken, sent + 1)
-    span = np.int64(max(int(taken.max()), 0) + 2)
-    begin, end = np.sort(sent_from * span + sent), np.sort(sent_from * span + taken)
+    taken_at = np.maximum(taken_at, sent + 1)
+    span = np.int64(max(int(taken_at.max()), 0) + 2)
+    begin, end = np.sort(sent_from * span + sent), np.sort(sent_from * span + taken_at)
 
     def on_the_way(tick: Ints) -> Ints:
         key = sent_from * span + tick
@@ -114,7 +114,7 @@ def node_loads(sent_from: Ints, sent: Ints, taken: Ints) -> Ints:
             dtype=np.int64,
         )
 
-    return np.maximum(on_the_way(sent), on_the_way(taken - 1))
+    return np.maximum(on_the_way(sent), on_the_way(taken_at - 1))
 
 
 def power_of_two(values: Ints) -> Ints:
@@ -141,13 +141,13 @@ def size_bins(sizes: Ints, most: int = MOST_SIZES) -> tuple[Ints, Ints]:
     return np.repeat(np.arange(len(firsts)), np.diff(edges)), (low + high) // 2
 
 
-def merge_sizes(parts: Sequence[Ints], what: str) -> tuple[list[Ints], tuple[str, ...]]:
+def merge_sizes(parts: Sequence[Ints], subject: str) -> tuple[list[Ints], tuple[str, ...]]:
     """Return the sizes of all sections, those of one class alike, and a note on it, if any."""
     sizes = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *parts]))
     code, middle = size_bins(sizes)
     note = (
-        f"{len(sizes)} sizes of {what} are taken together in {len(middle)} classes, sizes within "
-        f"{100 * SIZE_TOLERANCE:.0f} % of their class"
+        f"{len(sizes)} sizes of {subject} are taken together in {len(middle)} classes, sizes"
+        f" within {100 * SIZE_TOLERANCE:.0f} % of their class"
     )
     alike = [middle[code[np.searchsorted(sizes, part)]] for part in parts]
     return alike, () if len(middle) == len(sizes) else (note,)
@@ -173,7 +173,7 @@ def classify(
         np.stack((size, d.distance, d.load)) for size, d in zip(sizes, drafts, strict=True)
     ]
     unique, codes, events = _code_columns(message_keys, [d.weight for d in drafts])
-    found = tuple(
+    message_classes = tuple(
         MessageClass(int(b), int(d), int(load), float(e))
         for (b, d, load), e in zip(unique.T.tolist(), events.tolist(), strict=True)
     )
@@ -213,7 +213,9 @@ def classify(
         [draft.transit() for draft in drafts],
         strict=True,
     )
-    return SectionClasses(found, calls, tuple(Whole(*each) for each in columns), notes + call_notes)
+    return SectionClasses(
+        message_classes, calls, tuple(Whole(*each) for each in columns), notes + call_notes
+    )
 
 
 def worth_measuring(messages: Sequence[MessageClass], most: int) -> Ints:
@@ -236,9 +238,9 @@ def worth_measuring(messages: Sequence[MessageClass], most: int) -> Ints:
 
 
 def _place_codes(total: int, rows: Ints, code: Ints) -> Ints:
-    found = np.full(total, -1, dtype=np.int64)
-    found[rows] = code
-    return found
+    codes = np.full(total, -1, dtype=np.int64)
+    codes[rows] = code
+    return codes
 
 
 def _names(steps: Steps, names: dict[str, int]) -> Ints:
@@ -278,8 +280,8 @@ class _Draft:
         # A message is taken by its receive, or by what completes that; -1: nothing does.
         blocking = steps.is_op(Op.RECV, Op.SENDRECV)[receives]
         taker = np.where(blocking, receives, completers(steps)[receives])
-        taken = np.where(taker >= 0, end[np.maximum(taker, 0)], self.end)
-        self.taken = np.maximum(taken, self.sent + 1)
+        taken_at = np.where(taker >= 0, end[np.maximum(taker, 0)], self.end)
+        self.taken = np.maximum(taken_at, self.sent + 1)
         self.source, self.target = source, target
         self.load = np.ones(len(source), dtype=np.int64)
         away = source != target
@@ -345,11 +347,11 @@ class _Draft:
             nbytes = nbytes.copy()
             nbytes[waits] = np.rint(total_bytes * share).astype(np.int64)
             requests[waits] = takes
-            some = waits[listed[waits] > 0]
-            if len(some):
-                begin = steps.done_start[some]
-                far[some] = np.maximum.reduceat(far[steps.done], begin)
-                load[some] = np.maximum.reduceat(load[steps.done], begin)
+            waits_with_list = waits[listed[waits] > 0]
+            if len(waits_with_list):
+                begin = steps.done_start[waits_with_list]
+                far[waits_with_list] = np.maximum.reduceat(far[steps.done], begin)
+                load[waits_with_list] = np.maximum.reduceat(load[steps.done], begin)
         rows = np.flatnonzero(kind >= 0)
         keys = np.stack(
             (
@@ -378,8 +380,8 @@ def _direct(
         if len(nodes) <= _LOADED:
             near[comm] = (int(distance[nodes[0], nodes[-1]]), len(ranks))
     rows = collective[np.isin(comms, list(near))] if near else collective[:0]
-    told = np.array([near[comm] for comm in steps.comm[rows].tolist()], dtype=np.int64)
-    far, members = told.reshape(-1, 2).T
+    facts = np.array([near[comm] for comm in steps.comm[rows].tolist()], dtype=np.int64)
+    far, members = facts.reshape(-1, 2).T
     call, one = _names(steps, names)[steps.call[rows]], np.ones(len(rows), dtype=np.int64)
     kind = one * KINDS.index(COLLECTIVE)
     return rows, np.stack((call, kind, steps.bytes[rows], far, one, 0 * one, members))

@@ -34,9 +34,9 @@ class Transit:
 
 def completers(steps: Steps) -> Ints:
     """Return for each step the one that completes its request, -1 where none does."""
-    found = np.full(len(steps), -1, dtype=np.int64)
-    found[steps.done] = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))
-    return found
+    completer = np.full(len(steps), -1, dtype=np.int64)
+    completer[steps.done] = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))
+    return completer
 
 
 def logical_time(steps: Steps) -> tuple[Ints, Ints]:
@@ -49,14 +49,14 @@ def logical_time(steps: Steps) -> tuple[Ints, Ints]:
     """
     one = line(1.0)
     unit = Network({0: Path(one, one, one, math.inf, False)}, post=1.0, source="logical order")
-    found = simulate(
+    timeline = simulate(
         replace(steps, work_ns=np.zeros(len(steps))),
         np.zeros(steps.n, dtype=np.int64),
         unit,
         collective_ns=np.ones(len(steps)),
         anyway=True,
     )
-    return np.rint(found.begin_ns).astype(np.int64), np.rint(found.end_ns).astype(np.int64)
+    return np.rint(timeline.begin_ns).astype(np.int64), np.rint(timeline.end_ns).astype(np.int64)
 
 
 #: Tag, which no other message has, and bytes of control messages: questions to a black hole.
@@ -110,8 +110,8 @@ class ProgramSteps:
     @property
     def event(self) -> Ints:
         """Position in Program.events of the event that each step belongs to."""
-        here = np.flatnonzero(self.first >= 0)
-        return np.repeat(here, self.last[here] - self.first[here] + 1)
+        events = np.flatnonzero(self.first >= 0)
+        return np.repeat(events, self.last[events] - self.first[events] + 1)
 
 
 def expand_program(
@@ -132,12 +132,12 @@ def expand_program(
     listed = np.bincount(waiting, minlength=len(events))
     count = (_OP_OF[code] > 0).astype(np.int64)
     count[code == Code.ANSWER] = 2
-    for which, steps_of in (
+    for selected, steps_of in (
         (among(code, Code.LINK_SEND, Code.LINK_RECV), events["number"]),
         (code == Code.END, listed > 0),
         (code == Code.NOTHING, work > 0),
     ):
-        count[which] = steps_of[which]
+        count[selected] = steps_of[selected]
     count[still[process]] = 0
     total = starts(count)
     first = np.where(count > 0, total[:-1], -1)
@@ -204,16 +204,16 @@ def _requests(program: Program, process: Ints, acts: Bools) -> tuple[Ints, Ints]
         expand_ranges(program.list_start[process[waits]] + events["first"][waits], number)
     ]
     request = left_by[base[process[waiting]] + slot]
-    known = (request >= 0) & (request < waiting)
-    waiting, request = waiting[known], request[known]
+    matched = (request >= 0) & (request < waiting)
+    waiting, request = waiting[matched], request[matched]
     freed = np.full(len(events), len(events), dtype=np.int64)
     whole = code[waiting] == Code.WAIT
     np.minimum.at(freed, request[whole], waiting[whole])
-    known = waiting <= freed[request]
+    matched = waiting <= freed[request]
     rest = leaves[freed[leaves] == len(events)]
-    waiting = np.concatenate((waiting[known], program.start[process[rest] + 1] - 1))
+    waiting = np.concatenate((waiting[matched], program.start[process[rest] + 1] - 1))
     order = np.argsort(waiting, kind="stable")
-    return waiting[order], np.concatenate((request[known], rest))[order]
+    return waiting[order], np.concatenate((request[matched], rest))[order]
 
 
 def expand_ranges(begin: Ints, number: Ints) -> Ints:
@@ -257,8 +257,8 @@ def fits(steps: Steps, loaded: Ints) -> Bools:
     the same bytes (at most MAX_COLLECTIVE_BYTES), root and call. ``steps`` may hold other ranks.
     """
     result = np.zeros(len(steps), dtype=bool)
-    found = instances(steps)
-    where, call = found.call_step, found.call_instance
+    calls_found = instances(steps)
+    where, call = calls_found.call_step, calls_found.call_instance
     if len(where) == 0:
         return result
     comms = np.unique(steps.comm[where])

@@ -45,8 +45,8 @@ class Loaded:
 
 def restrict(steps: Steps, ranks: Ints) -> tuple[Steps, Ints]:
     """Return the steps of some ranks, and their numbers among all."""
-    kept = np.repeat(np.isin(steps.ranks, ranks), np.diff(steps.start))
-    return of_ranks(steps, ranks), np.flatnonzero(kept)
+    is_kept = np.repeat(np.isin(steps.ranks, ranks), np.diff(steps.start))
+    return of_ranks(steps, ranks), np.flatnonzero(is_kept)
 
 
 def load(
@@ -59,19 +59,19 @@ def load(
     ranks = np.unique(np.concatenate([mapping.ranks_of(node) for node in pair]))
     full = whole.full
     loaded_steps, where = restrict(full, ranks)
-    given, given_where = (
+    original, given_where = (
         (loaded_steps, where) if full is whole.given else restrict(whole.given, ranks)
     )
     stays = np.zeros(len(whole.given) + 1, dtype=bool)
-    stays[given_where] = fits(given, ranks)
+    stays[given_where] = fits(original, ranks)
     steps = _without_foreign(loaded_steps, stays[whole.origin[where]])
     steps, step, origin = _with_direct(
-        steps, where, whole.origin[where], given, given_where, stays[given_where]
+        steps, where, whole.origin[where], original, given_where, stays[given_where]
     )
     direct = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)
     source, to = (np.where(direct, -1, column[step]) for column in (full.source, full.to))
-    own = np.where(full.op[step] == Op.SENDRECV, full.bytes2[step], full.bytes[step])
-    arrives = np.where(source >= 0, full.bytes[source], own)
+    own_bytes = np.where(full.op[step] == Op.SENDRECV, full.bytes2[step], full.bytes[step])
+    arrives = np.where(source >= 0, full.bytes[source], own_bytes)
     begin = np.append(np.full(len(full), np.nan) if begin_ns is None else begin_ns, np.nan)
     calls = np.where(steps.op == Op.REST, -1, whole.call_of[step])
     return Loaded(
@@ -105,85 +105,85 @@ def _without_foreign(steps: Steps, stays: Bools) -> Steps:
 
 
 def _with_direct(
-    steps: Steps, step: Ints, origin: Ints, given: Steps, given_where: Ints, stays: Bools
+    steps: Steps, step: Ints, origin: Ints, original: Steps, given_where: Ints, stays: Bools
 ) -> tuple[Steps, Ints, Ints]:
     """Put the collectives that stay in the place of their messages; the same of both columns.
 
-    ``given``: the ranks' steps as given, ``given_where``: their numbers, ``stays``: which stay.
+    ``original``: the ranks' steps as given, ``given_where``: their numbers, ``stays``: which stay.
     """
-    direct = np.flatnonzero(stays)  # numbers in `given`
+    direct = np.flatnonzero(stays)  # numbers in `original`
     if len(direct) == 0:
         return steps, step, origin
-    gone = np.isin(origin, given_where[direct])
+    is_replaced = np.isin(origin, given_where[direct])
     order = np.maximum.accumulate(origin)
     anchor = np.searchsorted(order, given_where[direct], "left")
-    kept = np.flatnonzero(~gone)
-    rank = np.concatenate((steps.rank[kept], given.rank[direct]))
-    place = np.lexsort((np.concatenate((2 * kept + 1, 2 * anchor)), rank))
+    kept_steps = np.flatnonzero(~is_replaced)
+    rank = np.concatenate((steps.rank[kept_steps], original.rank[direct]))
+    place = np.lexsort((np.concatenate((2 * kept_steps + 1, 2 * anchor)), rank))
     # New number of every old step, and of every collective that stays.
     new = np.empty(len(place), dtype=np.int64)
     new[place] = np.arange(len(place))
     of_old = np.full(len(steps) + 1, -1, dtype=np.int64)
-    of_old[kept] = new[: len(kept)]
-    of_direct = np.full(len(given), -1, dtype=np.int64)
-    of_direct[direct] = new[len(kept) :]
+    of_old[kept_steps] = new[: len(kept_steps)]
+    of_direct = np.full(len(original), -1, dtype=np.int64)
+    of_direct[direct] = new[len(kept_steps) :]
 
-    names = list(dict.fromkeys((*steps.calls, *given.calls)))
+    names = list(dict.fromkeys((*steps.calls, *original.calls)))
     columns: dict[str, Any] = {}
     for name in PLAIN:
-        mine, other = getattr(steps, name), getattr(given, name)[direct]
+        mine, other = getattr(steps, name), getattr(original, name)[direct]
         if name == "call":
-            other = np.array([names.index(call) for call in given.calls] or [0])[other]
-        columns[name] = np.concatenate((mine[kept], other))[place]
+            other = np.array([names.index(call) for call in original.calls] or [0])[other]
+        columns[name] = np.concatenate((mine[kept_steps], other))[place]
     none = np.full(len(direct), -1, dtype=np.int64)
     ranks = steps.ranks
     lengths = np.bincount(np.searchsorted(ranks, rank), minlength=len(ranks))
-    waits, targets = _requests(steps, origin, given, given_where, of_old, of_direct)
+    waits, targets = _requests(steps, origin, original, given_where, of_old, of_direct)
     sort = np.lexsort((targets, waits))
     counts = np.bincount(waits, minlength=len(place))
-    made = replace(
+    merged = replace(
         steps,
         start=starts(lengths),
         calls=tuple(names),
-        members={**given.members, **steps.members},
+        members={**original.members, **steps.members},
         done=targets[sort],
         done_start=starts(counts),
-        to=np.concatenate((of_old[steps.to[kept]], none))[place],
-        source=np.concatenate((of_old[steps.source[kept]], none))[place],
+        to=np.concatenate((of_old[steps.to[kept_steps]], none))[place],
+        source=np.concatenate((of_old[steps.source[kept_steps]], none))[place],
         **columns,
     )
     first = np.full(len(direct), -1, dtype=np.int64)
     begun = np.minimum(anchor, len(steps) - 1)
-    there = origin[begun] == given_where[direct]
-    first[there] = step[begun[there]]
+    same_call = origin[begun] == given_where[direct]
+    first[same_call] = step[begun[same_call]]
     return (
-        made,
-        np.concatenate((step[kept], first))[place],
-        np.concatenate((origin[kept], given_where[direct]))[place],
+        merged,
+        np.concatenate((step[kept_steps], first))[place],
+        np.concatenate((origin[kept_steps], given_where[direct]))[place],
     )
 
 
 def _requests(
-    steps: Steps, origin: Ints, given: Steps, given_where: Ints, of_old: Ints, of_direct: Ints
+    steps: Steps, origin: Ints, original: Steps, given_where: Ints, of_old: Ints, of_direct: Ints
 ) -> tuple[Ints, Ints]:
     """Return which step waits for which, both by their new numbers."""
     by = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))
     waits, targets = of_old[by], of_old[steps.done]
     real = (waits >= 0) & (targets >= 0)
     # Requests of collectives that stay: what waits for them is known from the section itself.
-    mine = np.repeat(np.arange(len(given)), np.diff(given.done_start))
-    use = of_direct[given.done] >= 0
-    last = np.full(len(given), -1, dtype=np.int64)
+    mine = np.repeat(np.arange(len(original)), np.diff(original.done_start))
+    use = of_direct[original.done] >= 0
+    last = np.full(len(original), -1, dtype=np.int64)
     waiting = np.flatnonzero(steps.is_op(Op.WAIT, Op.WAITANY, Op.WAITSOME))
-    own = np.searchsorted(given_where, origin[waiting])
-    last[own] = of_old[waiting]
-    more_waits, more = last[mine[use]], of_direct[given.done[use]]
-    found = more_waits >= 0
+    original_waits = np.searchsorted(given_where, origin[waiting])
+    last[original_waits] = of_old[waiting]
+    more_waits, more = last[mine[use]], of_direct[original.done[use]]
+    is_waited = more_waits >= 0
     pairs = np.unique(
         np.stack(
             (
-                np.concatenate((waits[real], more_waits[found])),
-                np.concatenate((targets[real], more[found])),
+                np.concatenate((waits[real], more_waits[is_waited])),
+                np.concatenate((targets[real], more[is_waited])),
             )
         ),
         axis=1,

@@ -58,15 +58,15 @@ class Sheet:
         self.messages: list[tuple[int, ...]] = []
         self.own: list[tuple[int, int, str]] = []
 
-    def add(self, process: int, code: Code, *, own: str = "", **columns: int) -> int:
+    def add(self, process: int, code: Code, *, kind: str = "", **columns: int) -> int:
         """Append an event and return its position in the list of its process."""
         event = {"code": int(code), **columns}
         if code in (Code.ISEND, Code.IRECV):
             event["slot"] = self.slots[process]
             self.slots[process] += 1
         self.events[process].append(event)
-        if own:
-            self.own.append((process, len(self.events[process]) - 1, own))
+        if kind:
+            self.own.append((process, len(self.events[process]) - 1, kind))
         return len(self.events[process]) - 1
 
     def wait(self, process: int, posted: int, sample: int) -> int:
@@ -75,7 +75,7 @@ class Sheet:
         return self.add(
             process,
             Code.WAIT,
-            own="wait",
+            kind="wait",
             first=len(self.lists[process]) - 1,
             number=1,
             sample=sample,
@@ -94,7 +94,7 @@ class Sheet:
         for process in processes:
             self.add(process, Code.NOTHING, work_ns=duration_ns)
 
-    def program(self, what: str, name: str) -> Program:
+    def program(self, purpose: str, name: str) -> Program:
         """Return the program; it is proven to end."""
         rows = [row for events in self.events for row in events]
         process = np.repeat(np.arange(self.processes), list(map(len, self.events)))
@@ -105,7 +105,7 @@ class Sheet:
         blocks.add(process, np.arange(len(rows)), np.full(len(rows), -1), **columns)
         table = blocks.finish(np.zeros(0, dtype=np.int64))
         program = Program(
-            what,
+            purpose,
             name,
             -1,
             table.events,
@@ -143,8 +143,8 @@ class _Job:
         """Idle time before a message."""
         if self.inside:
             return _PAUSE_INSIDE_NS
-        wanted = self.bytes * len(self.pairs) * _PAUSE_NS_PER_BYTE
-        return min(max(wanted, _PAUSE_NS[0]), _PAUSE_NS[1])
+        scaled_ns = self.bytes * len(self.pairs) * _PAUSE_NS_PER_BYTE
+        return min(max(scaled_ns, _PAUSE_NS[0]), _PAUSE_NS[1])
 
 
 def partners(world: World, distance: int, load: int) -> tuple[tuple[int, int], ...]:
@@ -163,14 +163,14 @@ def partners(world: World, distance: int, load: int) -> tuple[tuple[int, int], .
 
 
 def pair_programs(
-    messages: Sequence[MessageClass], world: World, which: Ints | None = None
+    messages: Sequence[MessageClass], world: World, indices: Ints | None = None
 ) -> tuple[Program, ...]:
     """Return the programs "one way" and "calls" for classes of messages.
 
-    ``which``: numbers of the classes (default: all). A class that no two measured processes can
+    ``indices``: numbers of the classes (default: all). A class that no two measured processes can
     show is in none of them; calls are measured at some of the sizes only.
     """
-    numbers = range(len(messages)) if which is None else which.tolist()
+    numbers = range(len(messages)) if indices is None else indices.tolist()
     jobs = []
     for number in numbers:
         cls = messages[number]
@@ -205,12 +205,12 @@ def _thin_sizes(jobs: Sequence[_Job]) -> list[_Job]:
     groups: dict[bool, list[_Job]] = {}
     for job in jobs:
         groups.setdefault(job.inside, []).append(job)
-    found = []
+    thinned = []
     for group in groups.values():
         group.sort(key=lambda job: job.bytes)
         picks = np.linspace(0, len(group) - 1, min(len(group), _MOST_SIZES)).round().astype(int)
-        found += [group[i] for i in np.unique(picks).tolist()]
-    return found
+        thinned += [group[i] for i in np.unique(picks).tolist()]
+    return thinned
 
 
 def _both_ways(sheet: Sheet, job: _Job) -> None:
@@ -222,10 +222,10 @@ def _both_ways(sheet: Sheet, job: _Job) -> None:
     _send(sheet, replace(job, pairs=tuple((b, a) for a, b in job.pairs)))
 
 
-def _call(sheet: Sheet, job: _Job, me: int, peer: int, code: Code, own: str = "") -> int:
+def _call(sheet: Sheet, job: _Job, me: int, peer: int, code: Code, kind: str = "") -> int:
     """Let a process send to another one, or receive from it; return the event's position."""
     return sheet.add(
-        me, code, own=own, peer=peer, tag=FIRST_TAG, bytes=job.bytes, sample=max(job.cls, 0)
+        me, code, kind=kind, peer=peer, tag=FIRST_TAG, bytes=job.bytes, sample=max(job.cls, 0)
     )
 
 

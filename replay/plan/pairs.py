@@ -49,30 +49,30 @@ class Choice:
 
 def needs_of(full: Steps, call_of: Ints, mapping: RankMap) -> Needs:
     """Return what the calls of a section need; ``full``: with collectives expanded."""
-    own = mapping.node_of[full.rank]
+    node_of_step = mapping.node_of[full.rank]
     each = np.arange(len(full))
     # A completion needs the partners of all requests that it lists, whichever it completes.
     step = np.concatenate((each, np.repeat(each, np.diff(full.done_start))))
     item = np.concatenate((each, full.done))
     partner = np.concatenate((full.to[item], full.source[item]))
-    row, node = np.tile(step, 2)[partner >= 0], own[partner[partner >= 0]]
-    away = node != own[row]
+    row, node = np.tile(step, 2)[partner >= 0], node_of_step[partner[partner >= 0]]
+    away = node != node_of_step[row]
     key = np.unique(row[away] * np.int64(mapping.nodes) + node[away])
-    return Needs(own, call_of, key // mapping.nodes, key % mapping.nodes)
+    return Needs(node_of_step, call_of, key // mapping.nodes, key % mapping.nodes)
 
 
-def direct_needs(given: Steps, direct_of: Ints, mapping: RankMap) -> Needs:
+def direct_needs(original: Steps, direct_of: Ints, mapping: RankMap) -> Needs:
     """Return what the collectives need that are executed as such."""
-    own = mapping.node_of[given.rank]
+    node_of_step = mapping.node_of[original.rank]
     row, node = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    where = np.flatnonzero((direct_of >= 0) & given.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE))
-    for comm in np.unique(given.comm[where]).tolist():
-        mine = where[given.comm[where] == comm]
-        for other in np.unique(mapping.node_of[given.members[comm]]).tolist():
-            away = mine[own[mine] != other]
+    where = np.flatnonzero((direct_of >= 0) & original.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE))
+    for comm in np.unique(original.comm[where]).tolist():
+        mine = where[original.comm[where] == comm]
+        for other in np.unique(mapping.node_of[original.members[comm]]).tolist():
+            away = mine[node_of_step[mine] != other]
             row.append(away)
             node.append(np.full(len(away), other, dtype=np.int64))
-    return Needs(own, direct_of, np.concatenate(row), np.concatenate(node))
+    return Needs(node_of_step, direct_of, np.concatenate(row), np.concatenate(node))
 
 
 class _Table:
@@ -83,15 +83,15 @@ class _Table:
         classes = len(worth)
         parts = [np.zeros((0, 4), dtype=np.int64)]
         whole = np.zeros(classes, dtype=bool)
-        wanted = np.zeros(classes, dtype=bool)
+        is_needed = np.zeros(classes, dtype=bool)
         for section, need in needs:
-            wanted[need.cls[need.cls >= 0]] = True
+            is_needed[need.cls[need.cls >= 0]] = True
             mine = np.flatnonzero((need.cls >= 0) & (need.others() <= 1))
             whole[need.cls[mine]] = True
             other = need.own.copy()  # of steps that need one other node, or none
             other[need.step] = need.node
             parts.append(_unique(section, need.cls[mine], need.own[mine], other[mine]))
-        self.wanted, self.partial = whole, wanted & ~whole
+        self.wanted, self.partial = whole, is_needed & ~whole
         rows = np.concatenate(parts)
         rows[:, 2:] = np.sort(rows[:, 2:], axis=1)
         self.rows = np.unique(rows, axis=0)  # section, class, node, node

@@ -85,11 +85,11 @@ class _Planner:
                     f"has {mapping.n}"
                 )
         self.distance = apart(topology, mapping.names)
-        told = topology.about.notes if topology is not None else ()
-        self.notes = [*told, *(note for section in sections for note in section.notes)]
+        topology_notes = topology.about.notes if topology is not None else ()
+        self.notes = [*topology_notes, *(note for section in sections for note in section.notes)]
         self.left_out = [entry for section in sections for entry in section.left_out]
         self.used: list[AlgorithmUse] = []
-        self.full, origins = self._expanded()
+        self.full, origins = self._expand_sections()
         self.classified: SectionClasses = classify(
             [section.steps for section in sections], self.full, origins, mapping, self.distance
         )
@@ -105,7 +105,7 @@ class _Planner:
         yield s, direct_needs(one.given, one.direct_of, self.mapping)
 
     # ---- collectives -------------------------------------------------------------------
-    def _expanded(self) -> tuple[list[Steps], list[Ints]]:
+    def _expand_sections(self) -> tuple[list[Steps], list[Ints]]:
         """Return the steps of each section with collectives expanded, and where they come from."""
         fulls, origins = [], []
         for section in self.sections:
@@ -114,11 +114,11 @@ class _Planner:
                 fulls.append(steps)
                 origins.append(np.arange(len(steps)))
                 continue
-            found = expand(steps, self.library, node_of=self.mapping.node_of)
-            fulls.append(found.steps)
-            origins.append(found.origin)
-            self.used += found.used
-            self.notes += found.notes
+            expansion = expand(steps, self.library, node_of=self.mapping.node_of)
+            fulls.append(expansion.steps)
+            origins.append(expansion.origin)
+            self.used += expansion.used
+            self.notes += expansion.notes
         return fulls, origins
 
     # ---- the plan ----------------------------------------------------------------------
@@ -131,7 +131,7 @@ class _Planner:
             for pair, adds in zip(choice.pairs, choice.adds, strict=True)
             for s in sorted(adds)
         ]
-        timed = self._timed(choice) if self.settings.timed else []
+        timed = self._timed_pairs(choice) if self.settings.timed else []
         placements = self._placements([pair for pair, _ in (*todo, *timed)])
         loaded = {
             (pair, s): load(self.wholes[s], self.mapping, pair)
@@ -163,7 +163,7 @@ class _Planner:
             self.left_out += one.left_out
             self.notes += one.notes
         for number, program in class_programs(
-            self.classified.messages, world, placements, self._measured()
+            self.classified.messages, world, placements, self._measured_classes()
         ):
             programs.append(program)
             where.append(number)
@@ -200,24 +200,24 @@ class _Planner:
             settings=self.settings,
         )
 
-    def _measured(self) -> Ints:
+    def _measured_classes(self) -> Ints:
         """Return the message classes that have programs of their own."""
         messages = self.classified.messages
-        found = worth_measuring(messages, MOST_CLASSES)
-        if len(found) < len(messages):
+        measured_classes = worth_measuring(messages, MOST_CLASSES)
+        if len(measured_classes) < len(messages):
             self.notes.append(
-                f"{len(found)} of {len(messages)} classes of messages are measured, "
+                f"{len(measured_classes)} of {len(messages)} classes of messages are measured, "
                 "the cost of the others is that of their neighbours in bytes"
             )
-        return found
+        return measured_classes
 
     def _simulated_ns(self, full: Steps) -> float:
         """Return how long a pass of a section takes, in ns."""
         if len(full) == 0:
             return 0.0
         node_of = self.mapping.node_of
-        found = simulate(full, node_of, self.network, distance=self.distance, anyway=True)
-        return float(np.max(found.end_ns))
+        timeline = simulate(full, node_of, self.network, distance=self.distance, anyway=True)
+        return float(np.max(timeline.end_ns))
 
     def _choice(self) -> Choice:
         """Return the pairs to load."""
@@ -237,7 +237,7 @@ class _Planner:
             return replace(choice, pairs=(busiest(self.full, self.mapping),), adds=(adds,))
         return choice
 
-    def _timed(self, choice: Choice) -> list[tuple[Pair, int]]:
+    def _timed_pairs(self, choice: Choice) -> list[tuple[Pair, int]]:
         """Return pairs and sections of whole iterations: the loaded pairs, in all sections."""
         busy = [s for s, full in enumerate(self.full) if (full.to >= 0).any()]
         pairs = choice.pairs
@@ -247,11 +247,11 @@ class _Planner:
 
     # ---- nodes and processes -----------------------------------------------------------
     def _placements(self, pairs: Iterable[Pair]) -> tuple[Placement, ...]:
-        wanted = {int(self.distance[pair]) for pair in pairs}
-        wanted |= {cls.distance for cls in self.classified.messages}
-        found, notes = place(self.settings.hosts, self.topology, wanted)
+        distances = {int(self.distance[pair]) for pair in pairs}
+        distances |= {cls.distance for cls in self.classified.messages}
+        placements, notes = place(self.settings.hosts, self.topology, distances)
         self.notes += notes
-        return found
+        return placements
 
     def _world(self, loaded: Sequence[Loaded], noise: bool) -> World:
         """Return the processes: measured ranks, and one black hole for each that needs one."""
@@ -276,7 +276,7 @@ def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Progra
 
     ``begin_ns``: per section, when each full step begins in the full run.
     """
-    found = []
+    programs = []
     for entry in plan.timed:
         length = float(np.max(begin_ns[entry.section], initial=0.0))
         s = entry.section
@@ -289,15 +289,15 @@ def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Progra
             length,
             plan.settings.noise,
         )
-        found.append(prove_program(loaded, plan.world, what="timed", noise=noise).program)
-    return tuple(found)
+        programs.append(prove_program(loaded, plan.world, kind="timed", noise=noise).program)
+    return tuple(programs)
 
 
 def _together(entries: Sequence[LeftOut]) -> tuple[LeftOut, ...]:
     """Add up entries of the same call and reason, most events first."""
-    found: dict[tuple[str, str], list[LeftOut]] = {}
+    entries_of: dict[tuple[str, str], list[LeftOut]] = {}
     for entry in entries:
-        found.setdefault((entry.call, entry.why), []).append(entry)
+        entries_of.setdefault((entry.call, entry.why), []).append(entry)
     merged = [
         LeftOut(
             call,
@@ -305,6 +305,6 @@ def _together(entries: Sequence[LeftOut]) -> tuple[LeftOut, ...]:
             sum(e.events for e in them),
             np.unique(np.concatenate([e.rows for e in them])),
         )
-        for (call, why), them in found.items()
+        for (call, why), them in entries_of.items()
     ]
     return tuple(sorted(merged, key=lambda entry: -entry.events))

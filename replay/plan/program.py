@@ -171,10 +171,10 @@ FIELDS = (
 EVENT = np.dtype([(name, "<i8") for name in FIELDS])
 
 
-def among(codes: Ints, *wanted: Code) -> Bools:
+def among(codes: Ints, *selected: Code) -> Bools:
     """Return which of some codes are one of these."""
     table = np.zeros(max(Code) + 1, dtype=bool)
-    table[list(wanted)] = True
+    table[list(selected)] = True
     return table[codes]
 
 

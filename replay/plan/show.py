@@ -93,10 +93,12 @@ def _render_classes(plan: ReplayPlan) -> list[str]:
         f"{composed if plan.composed else ''}",
         f"loaded pairs of nodes: {_pairs(plan.iterations)}; {plan.saved()}",
     ]
-    wanted = max((it.noise_wanted for it in (*plan.iterations, *plan.timed)), default=0.0)
-    if wanted:
+    mean_messages = max(
+        (iteration.noise_wanted for iteration in (*plan.iterations, *plan.timed)), default=0.0
+    )
+    if mean_messages:
         lines.append(
-            f"noise: {wanted:.3g} messages of others on the way on average (at most "
+            f"noise: {mean_messages:.3g} messages of others on the way on average (at most "
             f"{NOISE_LIMIT} at once are sent)"
         )
     if plan.timed:
@@ -106,7 +108,7 @@ def _render_classes(plan: ReplayPlan) -> list[str]:
 
 def _pairs(iterations: Sequence[Any]) -> str:
     """Return the pairs of nodes of some iterations."""
-    pairs = sorted({it.pair for it in iterations})
+    pairs = sorted({iteration.pair for iteration in iterations})
     return ", ".join(_limit_lines([f"{a}-{b}" if a != b else f"{a}" for a, b in pairs])) or "none"
 
 

@@ -141,14 +141,14 @@ class Placement:
 
 
 def place(
-    hosts: Sequence[str], topology: Fabric | None, wanted: Iterable[int]
+    hosts: Sequence[str], topology: Fabric | None, distances_needed: Iterable[int]
 ) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
     """Return one placement for each distance that the hosts can show, and what they cannot.
 
-    ``wanted``: distances of the pairs to load (0 is any). Errors: P3SError for a host that the
+    ``distances_needed``: of the pairs to load (0 is any). Errors: P3SError for a host that the
     topology does not name.
     """
-    distances = sorted({max(int(hops), 1) for hops in wanted} or {1})
+    distances = sorted({max(int(hops), 1) for hops in distances_needed} or {1})
     if not hosts:
         far = ", ".join(map(str, distances))
         note = f"distances of {far} switches cannot be shown: no hosts are given"
@@ -158,20 +158,20 @@ def place(
     if len(names) == 1:
         four = tuple(names * NODES)
         return (Placement(four, 0, tuple(distances)),), ()
-    found: dict[tuple[str, ...], Placement] = {}
+    placement_of: dict[tuple[str, ...], Placement] = {}
     notes = []
     for distance in distances:
         quad = _best(names, hops, distance)
         real = int(hops[quad[0], quad[1]])
         key = tuple(names[i] for i in quad)
-        before = found.get(key)
-        found[key] = Placement(key, real, (*(before.wanted if before else ()), distance))
+        before = placement_of.get(key)
+        placement_of[key] = Placement(key, real, (*(before.wanted if before else ()), distance))
         if topology is not None and real != distance:
             notes.append(
                 f"ranges {distance} switches apart are measured on {key[0]} and {key[1]}, "
                 f"{real} apart: no two of the hosts are {distance} apart"
             )
-    return tuple(found.values()), tuple(notes)
+    return tuple(placement_of.values()), tuple(notes)
 
 
 def _best(names: Sequence[str], hops: Ints, distance: int) -> tuple[int, int, int, int]:
@@ -279,9 +279,9 @@ class ReplayPlan:
 
     def saved(self) -> str:
         """Say how many iterations the classes save."""
-        made = len({iteration.pair for iteration in self.iterations})
+        loaded_pairs = len({iteration.pair for iteration in self.iterations})
         every = max(self.mapping.nodes * (self.mapping.nodes - 1) // 2, 1)
         return (
-            f"{made} pair{'s' if made != 1 else ''} of ranges loaded instead of {every} "
-            f"(all pairs of {self.mapping.nodes} nodes)"
+            f"{loaded_pairs} pair{'s' if loaded_pairs != 1 else ''} of ranges loaded instead of"
+            f" {every} (all pairs of {self.mapping.nodes} nodes)"
         )

@@ -54,7 +54,7 @@ def prototypes(header: str) -> dict[str, list[Parameter]]:
 
     ``header`` is the output of ``mpicc -E``. Functions with callback parameters are left out.
     """
-    found: dict[str, list[Parameter]] = {}
+    functions: dict[str, list[Parameter]] = {}
     for match in _PROTOTYPE.finditer(header):
         depth, at = 1, match.end()
         while depth and at < len(header):
@@ -64,8 +64,8 @@ def prototypes(header: str) -> dict[str, list[Parameter]]:
         texts = [] if inside in ("", "void") else _split(inside)
         parameters = [_parameter(text, number) for number, text in enumerate(texts)]
         if all(parameter is not None for parameter in parameters):
-            found[match[1]] = [parameter for parameter in parameters if parameter is not None]
-    return found
+            functions[match[1]] = [parameter for parameter in parameters if parameter is not None]
+    return functions
 
 
 def _export_function(name: str, declared: str, body: str) -> str:
@@ -215,13 +215,13 @@ def _special() -> Iterator[str]:
         )
 
 
-def _jobs(known: dict[str, list[Parameter]]) -> list[tuple[str, str, Wrapper]]:
+def _jobs(declared: dict[str, list[Parameter]]) -> list[tuple[str, str, Wrapper]]:
     """Return (function, op, row) of every wrapper this mpi.h allows, large-count twins too."""
     jobs: list[tuple[str, str, Wrapper]] = []
     for op, row in table.CALLS.items():
         for name in (op, op + "_c"):
-            parameters = known.get("MPI_" + name)
-            if parameters is None or "PMPI_" + name not in known:
+            parameters = declared.get("MPI_" + name)
+            if parameters is None or "PMPI_" + name not in declared:
                 continue
             if len(row.args.split()) == len(parameters):
                 jobs.append((name, op, row))
@@ -257,20 +257,20 @@ def _declare_real(prefix: str, name: str, wrapped: bool) -> str:
 
 def generate(header: str) -> tuple[str, str]:
     """Return (p3s_generated.h, wrappers.c) for one preprocessed mpi.h."""
-    known = prototypes(header)
-    jobs = _jobs(known)
+    declared = prototypes(header)
+    jobs = _jobs(declared)
     special = ["Init", "Init_thread", "Finalize", "Abort", "Pcontrol"]
-    sessions = ["Session_init", "Session_finalize"] if "MPI_Session_init" in known else []
+    sessions = ["Session_init", "Session_finalize"] if "MPI_Session_init" in declared else []
     special += sessions
     functions = special + [name for name, _, _ in jobs]
     guards = [
         name
         for name in table.GUARDED
-        if "MPI_" + name in known and "PMPI_" + name in known and name not in functions
+        if "MPI_" + name in declared and "PMPI_" + name in declared and name not in functions
     ]
     functions += guards
     wrapped = set(functions)
-    functions += [name for name in table.RUNTIME if "PMPI_" + name in known]
+    functions += [name for name in table.RUNTIME if "PMPI_" + name in declared]
     functions = list(dict.fromkeys(functions))
     ops = ["Init", "Finalize", "Abort", *table.HALVES]
     ops = list(dict.fromkeys(ops + [op for _, op, _ in jobs]))
@@ -317,7 +317,7 @@ def generate(header: str) -> tuple[str, str]:
         "};",
         *_special(),
         *(_sessions() if sessions else ()),
-        *(_wrapper(name, op, row, known["MPI_" + name]) for name, op, row in jobs),
-        *(_guard(name, known["MPI_" + name]) for name in guards),
+        *(_wrapper(name, op, row, declared["MPI_" + name]) for name, op, row in jobs),
+        *(_guard(name, declared["MPI_" + name]) for name in guards),
     ]
     return "\n".join(include), "\n".join(source)

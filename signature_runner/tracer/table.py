@@ -88,41 +88,41 @@ def _point_to_point() -> None:
     for name, peer in (("Psend_init", "dest"), ("Precv_init", "source")):
         args = f"buf partitions count type {peer} tag comm info request"
         CALLS[name] = Wrapper(args, parts.format(peer))
-    for name, args, which in (
+    for name, args, arguments in (
         ("Pready", "partition request", "1, partition, NULL"),
         ("Pready_range", "low high request", "high - low + 1, low, NULL"),
         ("Pready_list", "length list request", "length, 0, list"),
     ):
-        CALLS[name] = Wrapper(args, f"p3s_ready(&h, P3S_HANDLE(request), {which});")
+        CALLS[name] = Wrapper(args, f"p3s_ready(&h, P3S_HANDLE(request), {arguments});")
 
 
 def _probes() -> None:
     wild = _WILD_STATUS.format(tag="tag")
-    found = "p3s_probe(&h, comm, source, tag, st);"
-    matched = found + " p3s_message_put(P3S_HANDLE(*message), comm, st);"
-    for ending, message, told, begin in (
-        ("probe", "", found, wild),
+    probed = "p3s_probe(&h, comm, source, tag, st);"
+    matched = probed + " p3s_message_put(P3S_HANDLE(*message), comm, st);"
+    for ending, message, record, begin in (
+        ("probe", "", probed, wild),
         ("mprobe", "message ", matched, _ANY_STATUS),
     ):
         args, nonblocking = f"source tag comm {message}status", f"I{ending}"
-        CALLS[ending.capitalize()] = Wrapper(args, told, begin, passed=_ST)
+        CALLS[ending.capitalize()] = Wrapper(args, record, begin, passed=_ST)
         args = f"source tag comm flag {message}status"
-        CALLS[nonblocking] = Wrapper(args, _if("flag", told), begin, passed=_ST)
+        CALLS[nonblocking] = Wrapper(args, _if("flag", record), begin, passed=_ST)
     take = "struct p3s_message m = p3s_message_take(P3S_HANDLE(*message));"
     received = "p3s_mrecv(&h, &m, count, type);"
     CALLS["Mrecv"] = Wrapper("buf count type message status", received, take)
     CALLS["Imrecv"] = Wrapper("buf count type message request", f"{received} {POSTED}", take)
 
 
-def _if(flag: str, done: str) -> str:
+def _if(flag: str, record: str) -> str:
     """Return what records a call that has found something only where its flag is set."""
-    return f"if (*{flag}) {{ {done} }} else p3s_poll(&h);"
+    return f"if (*{flag}) {{ {record} }} else p3s_poll(&h);"
 
 
 def _completions() -> None:
     each = " for (int i = 0; w.tracked && i < {}; i++) p3s_resolve(&w, {}, st + i);"
-    some = "int done = *outcount == MPI_UNDEFINED ? 0 : *outcount; p3s_completed(&h, done);"
-    for ending, args, flag, status, done in (
+    some_done = "int done = *outcount == MPI_UNDEFINED ? 0 : *outcount; p3s_completed(&h, done);"
+    for ending, args, flag, status, record in (
         ("", "request", "flag", "status", "p3s_completed(&h, w.nonnull); p3s_resolve(&w, 0, st);"),
         (
             "all",
@@ -144,7 +144,7 @@ def _completions() -> None:
             "incount requests outcount indices",
             "outcount",
             "statuses",
-            some + each.format("done", "indices[i]"),
+            some_done + each.format("done", "indices[i]"),
         ),
     ):
         count, requests = args.split()[:2] if ending else ("1", "request")
@@ -154,8 +154,8 @@ def _completions() -> None:
         )
         end, passed = f"p3s_wait_end(&w, rc, {requests});", {status: "st"}
         tested = f"{args} {status}" if flag in args.split() else f"{args} {flag} {status}"
-        CALLS["Wait" + ending] = Wrapper(f"{args} {status}", done, begin, end, passed)
-        CALLS["Test" + ending] = Wrapper(tested, _if(flag, done), begin, end, passed)
+        CALLS["Wait" + ending] = Wrapper(f"{args} {status}", record, begin, end, passed)
+        CALLS["Test" + ending] = Wrapper(tested, _if(flag, record), begin, end, passed)
         # Looks without completing: no event, but not the program's work either.
         name = "_".join(filter(None, ("Request_get_status", ending)))
         CALLS[name] = Wrapper(tested, f"if (!*{flag}) p3s_poll(&h);")
@@ -179,8 +179,8 @@ def _completions() -> None:
 
 
 def _communicators() -> None:
-    made = "p3s_comm_made(&h, {parent}, *made);"
-    of_comm = made.format(parent="comm")
+    record = "p3s_comm_made(&h, {parent}, *made);"
+    of_comm = record.format(parent="comm")
     for name, args in {
         "Comm_dup": "comm made",
         "Comm_dup_with_info": "comm info made",
@@ -399,9 +399,9 @@ def _one_sided() -> dict[str, Wrapper]:
 
 
 def _windows() -> dict[str, Wrapper]:
-    made = "p3s_opened(&h, comm, P3S_WINDOW, P3S_HANDLE(*win));"
+    record = "p3s_opened(&h, comm, P3S_WINDOW, P3S_HANDLE(*win));"
     out = {
-        name: Wrapper(args, made)
+        name: Wrapper(args, record)
         for name, args in {
             "Win_create": "base size unit info comm win",
             "Win_allocate": "size unit info comm base win",

@@ -63,7 +63,7 @@ def test_only_calls_between_loaded_ranks_are_sampled_beside_immediate_black_hole
     program = prove_program(loaded, world).program
     sampled = [Code(int(e["code"])) for e in program.events if e["sample"] >= 0]
     assert sampled == [Code.ISEND, Code.IRECV]  # 0 -> 1; both Waitalls wait for rank 2 as well
-    timed = prove_program(loaded, world, what="timed").program
+    timed = prove_program(loaded, world, kind="timed").program
     assert (timed.events["sample"] >= 0).sum() == 6
     pairing = program.pairing
     assert pairing is not None and len(pairing.cls) == 1
@@ -208,7 +208,7 @@ def test_noise_is_on_the_way_at_its_ticks_and_ends() -> None:
             _, loaded = outside(calls)
             world = lay_out((1, 1), needs_hole(loaded), True)
             noise = Noise(np.array([1, 0, 4]), 1000, 5e4, 2.0)
-            program = prove_program(loaded, world, what=what, noise=noise).program
+            program = prove_program(loaded, world, kind=what, noise=noise).program
             assert program.noise
             for side in (0, 1):
                 mine = program.of(world.rank_of(NOISE)[side, 0])

@@ -127,13 +127,13 @@ def find_launcher(word: str) -> str:
     Errors: P3SError when it is nowhere.
     """
     beside = os.path.join(os.path.dirname(sys.executable), word)
-    found = shutil.which(word) or (os.sep not in word and shutil.which(beside)) or None
-    if not found:
+    path = shutil.which(word) or (os.sep not in word and shutil.which(beside)) or None
+    if not path:
         raise P3SError(
             f"{word}: launcher not found on PATH or beside {os.path.basename(sys.executable)};"
             " install an MPI (for example `pip install mpich`) or give its full path"
         )
-    return found
+    return path
 
 
 def _split(words: Sequence[str], trusted: bool) -> tuple[int, str, str, int]:
@@ -166,9 +166,9 @@ def _family(word: str, launcher: str, trusted: bool) -> str | None:
     """
     if trusted or os.sep not in word:
         return mpi.launcher_family(launcher)
-    own = shutil.which(os.path.basename(word))
-    if own is not None and os.path.realpath(own) == os.path.realpath(launcher):
-        return mpi.launcher_family(own)
+    on_path = shutil.which(os.path.basename(word))
+    if on_path is not None and os.path.realpath(on_path) == os.path.realpath(launcher):
+        return mpi.launcher_family(on_path)
     return mpi.named_family(os.path.basename(word)) or UNKNOWN
 
 
@@ -252,8 +252,8 @@ def program_path(word: str, elsewhere: bool = False) -> str:
     ``elsewhere``: it is started in another directory; then "" where it is not here. Errors:
     P3SError that says what it is instead.
     """
-    if found := shutil.which(word):
-        return found
+    if path := shutil.which(word):
+        return path
     if os.path.isdir(word):
         raise P3SError(f"{word}: is a directory, not a program")
     if os.path.exists(word):
@@ -270,5 +270,5 @@ def program_path(word: str, elsewhere: bool = False) -> str:
 
 def origin_of(word: str) -> dict[str, str | None]:
     """Return the entries of run.json that say where a program is and where it was started."""
-    found = shutil.which(word)
-    return {"program": os.path.abspath(found) if found else None, "directory": os.getcwd()}
+    path = shutil.which(word)
+    return {"program": os.path.abspath(path) if path else None, "directory": os.getcwd()}

@@ -74,28 +74,28 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def is_sound(made: Path) -> bool:
+def is_sound(compiled: Path) -> bool:
     """Tell whether a file of the cache is this user's, and still what was put there.
 
     What is loaded or executed from the cache is asked this first; :func:`keep` puts it there.
     """
     try:
-        stated = _digest_beside(made).read_text(encoding="ascii", errors="replace").strip()
-        return not explain_unsafe(os.lstat(made)) and digest_of(made) == stated
+        stated = _digest_beside(compiled).read_text(encoding="ascii", errors="replace").strip()
+        return not explain_unsafe(os.lstat(compiled)) and digest_of(compiled) == stated
     except OSError:
         return False
 
 
-def keep(draft: Path, made: Path) -> None:
+def keep(draft: Path, compiled: Path) -> None:
     """Put what was compiled into its place in the cache, with its digest beside it."""
     os.chmod(draft, 0o700)
     digest = digest_of(draft)
-    os.replace(draft, made)
-    write_bytes(_digest_beside(made), f"{digest}\n".encode())
+    os.replace(draft, compiled)
+    write_bytes(_digest_beside(compiled), f"{digest}\n".encode())
 
 
-def _digest_beside(made: Path) -> Path:
-    return made.with_name(f"{made.name}.sha256")
+def _digest_beside(compiled: Path) -> Path:
+    return compiled.with_name(f"{compiled.name}.sha256")
 
 
 def lock_cache(name: str) -> contextlib.AbstractContextManager[None]:
@@ -123,25 +123,25 @@ def run_tool(argv: list[str], what: str) -> str:
     Nothing that it starts is left, also where it is stopped or this process is ended meanwhile.
     """
     try:
-        done = run_session(argv, _TIMEOUT_S)
+        process = run_session(argv, _TIMEOUT_S)
     except OSError as error:
         raise P3SError(f"cannot {what} with {argv[0]}: {error}") from error
     except subprocess.TimeoutExpired as error:
         why = f"it did not end within {_TIMEOUT_S:g} s; is it stopped, or the machine overloaded?"
         raise P3SError(f"cannot {what} with {argv[0]}: {why}") from error
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-        reason = (lines or done.stderr.strip().splitlines() or ["no message"])[0]
+    if process.returncode != 0:
+        lines = [line for line in process.stderr.splitlines() if "error" in line.lower()]
+        reason = (lines or process.stderr.strip().splitlines() or ["no message"])[0]
         raise P3SError(f"cannot {what} with {argv[0]}: {reason.strip()}; run `p3s doctor`")
-    return done.stdout
+    return process.stdout
 
 
 def c_compiler(what: str) -> str:
     """Return the C compiler: $CC, cc, gcc or clang; P3SError when there is none for ``what``."""
     for word in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
-        found = shutil.which(word) if word and " " not in word else None
-        if found:
-            return found
+        compiler = shutil.which(word) if word and " " not in word else None
+        if compiler:
+            return compiler
     raise P3SError(
         f"no C compiler (cc) for {what}; install gcc (Debian: apt install gcc libc6-dev), or set"
         " CC to one"
@@ -282,9 +282,9 @@ def library_at(path: str) -> Library | None:
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
-    said = mpi.ask([sys.executable, "-I", "-c", _ASK, path]) or ""
+    answer = mpi.ask([sys.executable, "-I", "-c", _ASK, path]) or ""
     for family, pattern in _SAYS:
-        if match := pattern.match(said):
+        if match := pattern.match(answer):
             try:
                 with open(path, "rb") as file:
                     section: Any = ELFFile(file).get_section_by_name(".dynsym")
@@ -304,8 +304,8 @@ def taken(
     ``library``: path of the libmpi that it is for. None where nothing came that fits, or what came
     is not what the index says. Errors: P3SError when no place is writable.
     """
-    found = came(name, sources, flags, library)
-    return None if found is None else _copy_prebuilt(found)
+    prebuilt = came(name, sources, flags, library)
+    return None if prebuilt is None else _copy_prebuilt(prebuilt)
 
 
 def came(
@@ -316,9 +316,9 @@ def came(
     if not files:
         return None
     digest = source_digest(sources, flags)
-    found = library_at(library) if library else None
+    mpi_library = library_at(library) if library else None
     for each in (file for file in files if file.sources == digest):
-        if each.library is None or (found is not None and each.library.fits(found)):
+        if each.library is None or (mpi_library is not None and each.library.fits(mpi_library)):
             return each
     return None
 
@@ -346,13 +346,13 @@ def runtime(
     if not libraries():
         return None
     path = mpi.libmpi_for(program, launcher, likely)
-    found = library_at(path) if path else None
-    if path is None or found is None or not any(each.fits(found) for each in libraries()):
+    libmpi = library_at(path) if path else None
+    if path is None or libmpi is None or not any(each.fits(libmpi) for each in libraries()):
         return None
     started = shutil.which(launcher) if launcher else None
-    mpiexec = started if started and mpi.launcher_family(started) == found.family else None
-    why_not = mpi.why_not_oversubscribed(found.family, found.version)
-    return path, mpi.MpiInstall(found.family, found.version, "", mpiexec, not why_not, why_not)
+    mpiexec = started if started and mpi.launcher_family(started) == libmpi.family else None
+    why_not = mpi.why_not_oversubscribed(libmpi.family, libmpi.version)
+    return path, mpi.MpiInstall(libmpi.family, libmpi.version, "", mpiexec, not why_not, why_not)
 
 
 def runtimes(installs: Sequence[mpi.MpiInstall]) -> list[mpi.MpiInstall]:
@@ -360,12 +360,12 @@ def runtimes(installs: Sequence[mpi.MpiInstall]) -> list[mpi.MpiInstall]:
 
     None for which nothing compiled came with P3S.
     """
-    known = {os.path.realpath(each.mpiexec) for each in installs if each.mpiexec}
-    found = {}
+    installed = {os.path.realpath(each.mpiexec) for each in installs if each.mpiexec}
+    installs_found = {}
     for launcher in mpi.launchers():
         real = os.path.realpath(launcher)
-        if real in known or real in found:
+        if real in installed or real in installs_found:
             continue
-        if (made := runtime(None, launcher)) and made[1].mpiexec:
-            found[real] = made[1]
-    return list(found.values())
+        if (install := runtime(None, launcher)) and install[1].mpiexec:
+            installs_found[real] = install[1]
+    return list(installs_found.values())

@@ -33,7 +33,7 @@ def quota(proc: Path = _PROC, root: Path = _ROOT) -> float | None:
 
     Source: Documentation/admin-guide/cgroup-v2.rst (cpu.max) and scheduler/sched-bwc.rst of Linux.
     """
-    found = []
+    quotas = []
     for line in text_of(proc).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -48,13 +48,13 @@ def quota(proc: Path = _PROC, root: Path = _ROOT) -> float | None:
             # the host: then only the root is there.
             parts = [part for part in path.split("/") if part not in ("", "..")]
             folders = [base.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
-            found += [value for value in map(_quota_of, folders) if value is not None]
-    return min(found, default=None)
+            quotas += [value for value in map(_quota_of, folders) if value is not None]
+    return min(quotas, default=None)
 
 
 def _quota_of(folder: Path) -> float | None:
     """Return the quota of a control group of v2 or v1 itself."""
-    old = (text_of(folder / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
+    old = (text_of(folder / f"cpu.cfs_{quantity}_us") for quantity in ("quota", "period"))
     try:
         limit, period = map(int, text_of(folder / "cpu.max").split() or old)
         return limit / period if limit > 0 else None
@@ -90,21 +90,21 @@ def text_of(path: Path) -> str:
 
 def numbers_of(text: str) -> list[int]:
     """Return the numbers of a list as Linux writes them: 0-3,8; empty when it is none."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         if not first.isdigit() or (last and not last.isdigit()):
             return []
-        found.extend(range(int(first), int(last or first) + 1))
-    return found
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def hardware_threads(
     root: Path | None = None, numbers: Sequence[int] | None = None
 ) -> list[HardwareThread]:
     """Return hardware threads of this machine [those that this process may use]."""
-    wanted = sorted(os.sched_getaffinity(0)) if numbers is None else numbers
-    return [_hardware_thread(root or CPUS, number) for number in wanted]
+    usable = sorted(os.sched_getaffinity(0)) if numbers is None else numbers
+    return [_hardware_thread(root or CPUS, number) for number in usable]
 
 
 def physical_cores(root: Path | None = None) -> list[int]:
@@ -112,41 +112,41 @@ def physical_cores(root: Path | None = None) -> list[int]:
     return sorted(each.number for each in _by_core(hardware_threads(root))[0])
 
 
-def close(found: Sequence[HardwareThread]) -> list[int]:
+def close(threads: Sequence[HardwareThread]) -> list[int]:
     """Return them so that those that share caches follow each other.
 
     Cores first: the second hardware thread of a core comes after the first of all.
     """
-    first, more = _by_core(found)
+    first, more = _by_core(threads)
     return [each.number for each in [*first, *more]]
 
 
-def spread_threads(found: Sequence[HardwareThread]) -> list[int]:
+def spread_threads(threads: Sequence[HardwareThread]) -> list[int]:
     """Return them so that the first ones share as little as possible, cores first too."""
-    first, more = _by_core(found)
+    first, more = _by_core(threads)
     return [*_spread(first, 0), *_spread(more, 0)]
 
 
-def domains(found: Sequence[HardwareThread]) -> int:
+def domains(threads: Sequence[HardwareThread]) -> int:
     """Return how many memory domains they lie in."""
-    return len({(each.package, each.domain) for each in found})
+    return len({(each.package, each.domain) for each in threads})
 
 
-def _by_core(found: Sequence[HardwareThread]) -> tuple[list[HardwareThread], list[HardwareThread]]:
+def _by_core(cpus: Sequence[HardwareThread]) -> tuple[list[HardwareThread], list[HardwareThread]]:
     """Return one hardware thread of every core, and the others."""
     first: dict[tuple[int, int], HardwareThread] = {}
-    for each in sorted(found):
+    for each in sorted(cpus):
         first.setdefault((each.package, each.core), each)
-    rest = sorted(set(found) - set(first.values()))
+    rest = sorted(set(cpus) - set(first.values()))
     return sorted(first.values()), rest
 
 
-def _spread(found: Sequence[HardwareThread], level: int) -> list[int]:
+def _spread(threads: Sequence[HardwareThread], level: int) -> list[int]:
     """Return numbers taken in turn from each part of a level, spread in the parts as well."""
     if level == len(_LEVELS):
-        return [each.number for each in found]
+        return [each.number for each in threads]
     parts: dict[int, list[HardwareThread]] = {}
-    for each in found:
+    for each in threads:
         parts.setdefault(getattr(each, _LEVELS[level]), []).append(each)
     lists = [_spread(part, level + 1) for part in parts.values()]
     return [number for row in zip_longest(*lists) for number in row if number is not None]
@@ -239,11 +239,11 @@ def team_for(count: int, affinity: str, parsed: Command, np: int) -> Team:
     """
     if affinity == NONE or binds(parsed):
         return Team(count, NONE)
-    here = np if parsed.family != mpi.SLURM else 1  # srun: a node's share is not known here
+    processes = np if parsed.family != mpi.SLURM else 1  # srun: a node's share is not known here
     usable = cores()
-    if here * count > usable:
+    if processes * count > usable:
         return Team(count, affinity)
-    return Team(count, affinity, core_sets(usable // here if affinity == FAR else count))
+    return Team(count, affinity, core_sets(usable // processes if affinity == FAR else count))
 
 
 def binds(parsed: Command) -> bool:
@@ -290,8 +290,8 @@ def check_affinity(
 
 def threads_in(info: Mapping[str, object]) -> tuple[int, str] | None:
     """Return threads and affinity that run.json says, None for a run without."""
-    found = info.get("threads")
-    if not isinstance(found, Mapping):
+    entry = info.get("threads")
+    if not isinstance(entry, Mapping):
         return None
-    count, affinity = found.get("count"), found.get("affinity")
+    count, affinity = entry.get("count"), entry.get("affinity")
     return (count, str(affinity)) if isinstance(count, int) else None

@@ -45,17 +45,17 @@ def _split(text: str) -> list[str]:
 
 
 def _expand(entry: str, text: str, room: int) -> list[str]:
-    found = [""]
+    names = [""]
     for bracket, plain in _PIECE.findall(entry):
         endings = [plain] if plain else _numbers(bracket, text, room)
-        if len(found) * len(endings) > room:
+        if len(names) * len(endings) > room:
             raise P3SError(f"hosts {text[:60]!r}: names more than {MOST_HOSTS:,} hosts")
-        found = [start + end for start in found for end in endings]
-    if "[]" in entry or not all(_NAME.fullmatch(name) for name in found[:1]):
+        names = [start + end for start in names for end in endings]
+    if "[]" in entry or not all(_NAME.fullmatch(name) for name in names[:1]):
         raise P3SError(
             f"hosts {text[:60]!r}: {entry[:60]!r} is not a host name; write n0,n1 or n[0-3]"
         )
-    return found
+    return names
 
 
 def _numbers(inside: str, text: str, room: int) -> list[str]:

@@ -44,7 +44,7 @@ class MpiInstall:
 def ask(argv: list[str], timeout_s: float = 20.0) -> str | None:
     """Return what a short command prints (stdout then stderr), or None if it cannot run."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -56,7 +56,7 @@ def ask(argv: list[str], timeout_s: float = 20.0) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout + done.stderr if done.returncode == 0 else None
+    return process.stdout + process.stderr if process.returncode == 0 else None
 
 
 def preprocess(mpicc: str, text: str) -> str | None:
@@ -115,15 +115,15 @@ def launch_defaults(shared: bool) -> dict[str, str]:
 
     What the user has set comes before them.
     """
-    found = {}
+    variables = {}
     if shared:
-        found["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
-        found["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
+        variables["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
+        variables["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
     if os.getuid() == 0:
         for prefix in ("OMPI", "PRTE"):
-            found[f"{prefix}_ALLOW_RUN_AS_ROOT"] = "1"
-            found[f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
-    return found
+            variables[f"{prefix}_ALLOW_RUN_AS_ROOT"] = "1"
+            variables[f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return variables
 
 
 @functools.cache
@@ -158,15 +158,17 @@ def find_mpi(near: Sequence[str] = ()) -> list[MpiInstall]:
 
 @functools.cache
 def _find(compilers: tuple[str, ...]) -> tuple[MpiInstall, ...]:
-    found: dict[str, MpiInstall] = {}
+    installs: dict[str, MpiInstall] = {}
     for mpicc in compilers:
-        shown = ask([mpicc, "-show"])
-        if shown is None or shown in found:
+        flags = ask([mpicc, "-show"])
+        if flags is None or flags in installs:
             continue
         install = describe(mpicc)
         if install is not None:
-            found[shown] = install
-    order = sorted(found.values(), key=lambda m: (m.mpiexec is None, not m.usable_oversubscribed))
+            installs[flags] = install
+    order = sorted(
+        installs.values(), key=lambda m: (m.mpiexec is None, not m.usable_oversubscribed)
+    )
     return tuple(order)
 
 
@@ -210,18 +212,18 @@ def library_of_python(program: str) -> tuple[str, str] | None:
     if not os.path.basename(program).startswith("python"):
         return None
     text = ask([program, "-c", _MPI4PY]) or ""
-    found = re.findall(r"(/\S*/lib(?:mpi|mpich)\.so\.(\d+)\S*)\s*$", text, re.MULTILINE)
-    if not found:
+    matches = re.findall(r"(/\S*/lib(?:mpi|mpich)\.so\.(\d+)\S*)\s*$", text, re.MULTILINE)
+    if not matches:
         return None
-    path, number = found[0]
+    path, number = matches[0]
     return _family_of_number(number), path
 
 
 def loaded_library() -> str | None:
     """Return the path of the libmpi that this process has loaded, None without one."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
-        found = re.search(r"(/\S*/lib(?:mpi|mpich)\.so\.\d+\S*)$", file.read(), re.MULTILINE)
-    return found[1] if found else None
+        match = re.search(r"(/\S*/lib(?:mpi|mpich)\.so\.\d+\S*)$", file.read(), re.MULTILINE)
+    return match[1] if match else None
 
 
 def owner_of(library: str) -> MpiInstall | None:
@@ -260,8 +262,8 @@ def is_static(program: str) -> bool:
 def family_of_srun(words: Sequence[str]) -> str | None:
     """Return the MPI that an srun command prepares for: pmi2 is MPICH's way, pmix Open MPI's."""
     text = " ".join(words)
-    asked = re.search(r"--mpi[= ](\w+)", text)
-    kind = asked[1] if asked else os.environ.get("SLURM_MPI_TYPE", "")
+    option = re.search(r"--mpi[= ](\w+)", text)
+    kind = option[1] if option else os.environ.get("SLURM_MPI_TYPE", "")
     if kind.startswith("pmix"):
         return OPENMPI
     return MPICH if kind in ("pmi2", "cray_shasta") else None
@@ -326,10 +328,10 @@ def mpi_for(
     installs = find_mpi([path for path in (folder, prefix and f"{prefix}/bin") if path])
 
     def closeness(install: MpiInstall) -> tuple[int, int, int]:
-        own = str(Path(install.mpicc).parent.parent)
+        install_prefix = str(Path(install.mpicc).parent.parent)
         return (
             int(family is not None and install.family == family),
-            int(bool(prefix) and own == prefix),
+            int(bool(prefix) and install_prefix == prefix),
             int(os.path.dirname(install.mpicc) == folder),
         )
 

@@ -89,5 +89,5 @@ def parents(most: int) -> Iterator[tuple[int, str]]:
 
 def launcher_above() -> str | None:
     """Return the path of the launcher's program that started this process, if it can be seen."""
-    found = (path for _, path in parents(6) if os.path.basename(path) in _ABOVE)
-    return next(found, None)
+    launchers = (path for _, path in parents(6) if os.path.basename(path) in _ABOVE)
+    return next(launchers, None)

@@ -26,18 +26,18 @@ def new_mark() -> str:
 
 def find_marked(mark: str) -> list[int]:
     """Return the ids of the processes of a run on this machine, by the mark they inherited."""
-    wanted = f"{MARK}={mark}".encode()
-    found = []
+    variable = f"{MARK}={mark}".encode()
+    pids = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
-                    found.append(int(name))
+                if variable in file.read().split(b"\0"):
+                    pids.append(int(name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 def stop(process: subprocess.Popen[Any], mark: str, grace_s: float) -> None:
@@ -52,9 +52,9 @@ def stop(process: subprocess.Popen[Any], mark: str, grace_s: float) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     # Launchers put ranks into sessions of their own; an ended launcher can leave them behind.
-    left = find_marked(mark)
-    if left:
-        _signal(left, signal.SIGTERM)
+    survivors = find_marked(mark)
+    if survivors:
+        _signal(survivors, signal.SIGTERM)
         deadline = time.monotonic() + _ASKED_S
         while find_marked(mark) and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -100,7 +100,7 @@ class Scheduler(ABC):
         words = [self.command, *self.quiet, *(self.after(after) if after else [])]
         try:
             with open(script, "rb") as text:
-                done = subprocess.run(
+                process = subprocess.run(
                     words if self.reads_stdin else [*words, str(script)],
                     stdin=text if self.reads_stdin else subprocess.DEVNULL,
                     capture_output=True,
@@ -116,11 +116,14 @@ class Scheduler(ABC):
             ) from err
         except (OSError, subprocess.SubprocessError) as err:
             raise P3SError(f"{self.command} {script}: {' '.join(str(err).split())[:160]}") from err
-        found = self._number.search(done.stdout)
-        if done.returncode or found is None:
-            said = " ".join((done.stderr or done.stdout).split())[:200] or f"exit {done.returncode}"
-            raise P3SError(f"{self.command} {script}: {said}")
-        return found[1]
+        match = self._number.search(process.stdout)
+        if process.returncode or match is None:
+            message = (
+                " ".join((process.stderr or process.stdout).split())[:200]
+                or f"exit {process.returncode}"
+            )
+            raise P3SError(f"{self.command} {script}: {message}")
+        return match[1]
 
     def _further(self, job: Job) -> list[str]:
         """Return the options that the user has given, each a line of its own."""
@@ -144,36 +147,36 @@ class Slurm(Scheduler):
 
     def directives(self, job: Job) -> list[str]:
         """Return the options of sbatch."""
-        found = [f"--job-name={_word('job name', job.name)}"]
+        options = [f"--job-name={_word('job name', job.name)}"]
         if job.whole_nodes:
-            found.append(f"--nodes={job.whole_nodes}")
+            options.append(f"--nodes={job.whole_nodes}")
         if job.ranks:
-            found.append(f"--ntasks={job.ranks}")
+            options.append(f"--ntasks={job.ranks}")
         if job.ranks_per_node:
-            found.append(f"--ntasks-per-node={job.ranks_per_node}")
+            options.append(f"--ntasks-per-node={job.ranks_per_node}")
         if job.cores > 1:
-            found.append(f"--cpus-per-task={job.cores}")
+            options.append(f"--cpus-per-task={job.cores}")
         if job.alone:
-            found.append("--exclusive")
+            options.append("--exclusive")
         if job.tasks:
-            found.append(f"--array=0-{job.tasks - 1}")
+            options.append(f"--array=0-{job.tasks - 1}")
         if job.time_s is not None:
-            found.append(f"--time={hours(job.time_s)}")
+            options.append(f"--time={hours(job.time_s)}")
         if job.queue:
-            found.append(f"--partition={_word('--partition', job.queue)}")
+            options.append(f"--partition={_word('--partition', job.queue)}")
         if job.account:
-            found.append(f"--account={_word('--account', job.account)}")
+            options.append(f"--account={_word('--account', job.account)}")
         for option in self._further(job):
             if not option.startswith("--") or not _WORD.fullmatch(option[2:]):
                 raise P3SError(
                     f"--option {option[:60]!r}: write one option with its value, for example"
                     f" {self._example}"
                 )
-            found.append(option)
+            options.append(option)
         # In a file name % begins a number of the job's.
         log = _path(job.log).replace("%", "%%")
         number = "%A_%a" if job.tasks else "%j"
-        return [*found, f"--output={_quote_spaces(f'{log}-{number}.out')}"]
+        return [*options, f"--output={_quote_spaces(f'{log}-{number}.out')}"]
 
     def environment(self, job: Job) -> list[str]:
         """Return what srun does not take from the job, from 22.05 on."""
@@ -194,23 +197,23 @@ class PBS(Scheduler):
 
     def directives(self, job: Job) -> list[str]:
         """Return the options of qsub."""
-        found = [f"-N {_word('job name', job.name)}", "-S /bin/bash", f"-l {self._select(job)}"]
+        options = [f"-N {_word('job name', job.name)}", "-S /bin/bash", f"-l {self._select(job)}"]
         if job.alone:
             # Chunks of one rank share a host; those of whole nodes have one each.
-            found.append(f"-l place={'scatter' if job.whole_nodes else 'free'}:exclhost")
+            options.append(f"-l place={'scatter' if job.whole_nodes else 'free'}:exclhost")
         if job.tasks:
-            found.append(f"-J 0-{job.tasks - 1}")
+            options.append(f"-J 0-{job.tasks - 1}")
         if job.time_s is not None:
-            found.append(f"-l walltime={hours(job.time_s)}")
+            options.append(f"-l walltime={hours(job.time_s)}")
         if job.queue:
-            found.append(f"-q {_word('--partition', job.queue)}")
+            options.append(f"-q {_word('--partition', job.queue)}")
         if job.account:
-            found.append(f"-A {_word('--account', job.account)}")
+            options.append(f"-A {_word('--account', job.account)}")
         folder = _path(job.log.parent)
         if ":" in folder:
             raise P3SError(f"{folder[:60]!r}: PBS takes what is before a colon for a host's name")
         # Of a directory PBS makes the name of the file, JOB.OU, itself.
-        return [*found, *self._further(job), "-j oe", f"-o {_quote_spaces(folder + '/')}"]
+        return [*options, *self._further(job), "-j oe", f"-o {_quote_spaces(folder + '/')}"]
 
     def _select(self, job: Job) -> str:
         """Return the chunks: whole nodes, the last one with what is left, or one for each rank."""
@@ -245,28 +248,28 @@ class LSF(Scheduler):
         """Return the options of bsub."""
         name = _word("job name", job.name)
         full = job.ranks_per_node or (1 if job.nodes else 0)
-        found = [
+        options = [
             f'-J "{name}[1-{job.tasks}]"' if job.tasks else f"-J {name}",
             f"-n {job.ranks or job.nodes * full}",
         ]
         if full:
-            found.append(f'-R "span[ptile={full}]"')
+            options.append(f'-R "span[ptile={full}]"')
         if job.cores > 1:
-            found.append(f'-R "affinity[core({job.cores})]"')
+            options.append(f'-R "affinity[core({job.cores})]"')
         if job.alone:
-            found.append("-x")
+            options.append("-x")
         if job.time_s is not None:
             minutes = max(math.ceil(job.time_s / 60.0), 1)
-            found.append(f"-W {minutes // 60}:{minutes % 60:02d}")
+            options.append(f"-W {minutes // 60}:{minutes % 60:02d}")
         if job.queue:
-            found.append(f"-q {_word('--partition', job.queue)}")
+            options.append(f"-q {_word('--partition', job.queue)}")
         if job.account:
-            found.append(f"-P {_word('--account', job.account)}")
+            options.append(f"-P {_word('--account', job.account)}")
         number = "%J_%I" if job.tasks else "%J"
         log = _path(job.log)
         if "%" in log:
             raise P3SError(f"{log[:60]!r}: LSF puts numbers of the job in place of % in a path")
-        return [*found, *self._further(job), f'-o "{_path(job.log, _QUOTES)}-{number}.out"']
+        return [*options, *self._further(job), f'-o "{_path(job.log, _QUOTES)}-{number}.out"']
 
     def after(self, numbers: Sequence[str]) -> list[str]:
         """Return the option of bsub."""
@@ -288,25 +291,25 @@ def scheduler(name: str = "") -> Scheduler:
     Errors: UsageError for another name, and where qsub is that of Grid Engine.
     """
     if name:
-        found = SCHEDULERS.get(name.lower())
-        if found is None:
+        by_name = SCHEDULERS.get(name.lower())
+        if by_name is None:
             raise UsageError(f"--scheduler {name}: there are {', '.join(SCHEDULERS)}")
-        return found
-    there = [each for each in SCHEDULERS.values() if shutil.which(each.command)]
-    if there[:1] == [SCHEDULERS["pbs"]] and shutil.which("qconf"):
+        return by_name
+    available = [each for each in SCHEDULERS.values() if shutil.which(each.command)]
+    if available[:1] == [SCHEDULERS["pbs"]] and shutil.which("qconf"):
         raise UsageError(
             "qsub is that of Grid Engine, for which P3S writes no scripts; name one of"
             f" --scheduler {', '.join(SCHEDULERS)}, or put p3s characterize into a script of yours"
         )
-    return there[0] if there else SCHEDULERS["slurm"]
+    return available[0] if available else SCHEDULERS["slurm"]
 
 
 def seconds_of_limit(text: str) -> float:
     """Return the seconds of a time limit: 30m, 2h, or as Slurm writes it. Errors: P3SError."""
     if short := _SHORT_TIME.fullmatch(text):
         seconds = float(short[1]) * _UNITS[short[2]]
-    elif found := _TIME.fullmatch(text):
-        days, numbers = found[1], [int(each) for each in found.groups()[1:] if each is not None]
+    elif match := _TIME.fullmatch(text):
+        days, numbers = match[1], [int(each) for each in match.groups()[1:] if each is not None]
         # Slurm: 5 is minutes, 5:30 minutes and seconds; behind days the first one is hours.
         if days is None and len(numbers) < 3:
             numbers = [0, *numbers]
@@ -325,9 +328,9 @@ def hours(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:00"
 
 
-def _word(what: str, word: str) -> str:
+def _word(purpose: str, word: str) -> str:
     if not _WORD.fullmatch(word):
-        raise P3SError(f"{what} {word[:60]!r}: not a name that a batch system takes")
+        raise P3SError(f"{purpose} {word[:60]!r}: not a name that a batch system takes")
     return word
 
 

@@ -32,11 +32,11 @@ def run_simgrid(words: Sequence[str], directory: Path, patience_s: float, what: 
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     environment["TMPDIR"] = str(directory)
     try:
-        done = run_session(words, patience_s, cwd=directory, env=environment)
+        process = run_session(words, patience_s, cwd=directory, env=environment)
     except subprocess.TimeoutExpired as err:
         raise P3SError(f"{what} did not end in {patience_s:.0f} s; it was given up") from err
-    output = done.stdout + done.stderr
-    if done.returncode or "Stalling SMPI" in output or "Deadlock" in output:
+    output = process.stdout + process.stderr
+    if process.returncode or "Stalling SMPI" in output or "Deadlock" in output:
         lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no message"]
         why = next((line for word in _WHY for line in lines if word in line), lines[-1])
-        raise P3SError(f"{what} failed with code {done.returncode}: {why[:200]}")
+        raise P3SError(f"{what} failed with code {process.returncode}: {why[:200]}")

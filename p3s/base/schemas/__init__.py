@@ -55,7 +55,7 @@ def _validator() -> Any:
 def _explain_error(error: ValidationError) -> tuple[list[Any], str]:
     """Return the member of the place that is meant, if it is one, and what is wrong, in words."""
     value, rule = error.instance, error.validator_value
-    shown: dict[str, Callable[[], str]] = {
+    words_for: dict[str, Callable[[], str]] = {
         "type": lambda: f"not {rule if isinstance(rule, str) else ' or '.join(rule)}",
         "const": lambda: f"not {rule!r}",
         "enum": lambda: f"not one of {', '.join(map(str, rule))}",
@@ -65,15 +65,15 @@ def _explain_error(error: ValidationError) -> tuple[list[Any], str]:
     if error.validator == "required":
         return [next(key for key in rule if key not in value)], "is missing"
     if error.validator == "additionalProperties":
-        known = error.schema.get("properties", {})
-        return [next(key for key in value if key not in known)], "is not known"
+        properties = error.schema.get("properties", {})
+        return [next(key for key in value if key not in properties)], "is not known"
     if error.validator == "anyOf":  # the first alternative that is of the value's type, else any
         inner = next((e for e in error.context if e.validator != "type"), error.context[0])
         key, why = _explain_error(inner)
         return [*inner.relative_path, *key], why
     if error.validator in ("minItems", "maxItems"):
         return [], f"has {len(value)} entries, not {rule}"
-    return [], f"is {_format_value(value)}, {shown[str(error.validator)]()}"
+    return [], f"is {_format_value(value)}, {words_for[str(error.validator)]()}"
 
 
 def _step(key: Any) -> str:

@@ -41,56 +41,58 @@ _NO_REQUEST = frozenset(
 )
 
 
-def to_otf2(run: Run, done: ExportResult) -> None:
+def to_otf2(run: Run, result: ExportResult) -> None:
     """Write a run as an archive into a new directory."""
     otf2 = library()
-    done.notes += run.notes
-    with new_export(done) as directory:
+    result.notes += run.notes
+    with new_export(result) as directory:
         try:
-            write_archive(otf2, run, directory, done)
+            write_archive(otf2, run, directory, result)
         except errors(otf2) as err:
             why = " ".join(str(err).split())[:160]
-            raise P3SError(f"{done.path}: OTF2 cannot write the archive: {why}") from err
-    done.command = f"otf2-print {quote_word(done.path / 'traces.otf2')}"
+            raise P3SError(f"{result.path}: OTF2 cannot write the archive: {why}") from err
+    result.command = f"otf2-print {quote_word(result.path / 'traces.otf2')}"
 
 
-def write_archive(otf2: Any, run: Run, directory: Path, done: ExportResult) -> None:
+def write_archive(otf2: Any, run: Run, directory: Path, result: ExportResult) -> None:
     """Write traces.otf2 and what belongs to it into a directory; one rank after the other."""
     with otf2.writer.open(
         str(directory), archive_name="traces", timer_resolution=_TICKS, chunk_size_events=_CHUNK
     ) as out:
         out.creator = "P3S"
-        made = Definitions.of(otf2, out, run)
+        definitions = Definitions.of(otf2, out, run)
         for rank in run.trace.ranks:
-            _Rank(otf2, out, made, run, rank).write(done)
+            _Rank(otf2, out, definitions, run, rank).write(result)
     if run.trace.unmodelled:
-        done.notes.append(
+        result.notes.append(
             "one-sided calls, files and neighbourhood collectives are regions without records"
         )
-    done.notes += [
+    result.notes += [
         "functions are entered at the end of the call before their first one: what they compute "
         "without a call is told of the function that calls next",
         "left out: counters between calls",
     ]
     if any(comm.inter for comm in run.trace.comms):
-        done.notes.append("intercommunicators have the ranks of both sides, sorted")
+        result.notes.append("intercommunicators have the ranks of both sides, sorted")
 
 
 class _Rank:
     """Writes the events of one rank."""
 
-    def __init__(self, otf2: Any, out: Any, made: Definitions, run: Run, rank: RankTrace) -> None:
-        self.made, self.run, self.rank = made, run, rank
+    def __init__(
+        self, otf2: Any, out: Any, definitions: Definitions, run: Run, rank: RankTrace
+    ) -> None:
+        self.made, self.run, self.rank = definitions, run, rank
         self.writers = {
-            thread: out.event_writer_from_location(made.location[rank.rank, thread])
+            thread: out.event_writer_from_location(definitions.location[rank.rank, thread])
             for thread in {0, *threads_of(rank)}
         }
         self.last = dict.fromkeys(self.writers, 0)
         self.stacks: dict[int, list[Any]] = {thread: [] for thread in self.writers}
         self.begun: set[int] = set()
-        self.records = _Records(otf2, made, run, rank)
+        self.records = _Records(otf2, definitions, run, rank)
 
-    def write(self, done: ExportResult) -> None:
+    def write(self, result: ExportResult) -> None:
         """Write all of them, and take down what is not in the archive."""
         rank = self.rank
         for visit in visits(self.run, rank):
@@ -100,17 +102,17 @@ class _Rank:
             self._go(writer, thread, [])
             if thread == 0 and 0 in self.begun and self.run.program:
                 writer.program_end(self.last[thread], 0)
-        done.events += len(rank.call)
-        done.records += len(rank.call)
+        result.events += len(rank.call)
+        result.records += len(rank.call)
         for (missing, why), number in self.records.left_out.items():
-            done.lacks(missing, why, number)
+            result.lacks(missing, why, number)
         if rank.counted_events:
-            done.lacks("MPI calls", "the capture only counted them", float(rank.counted_events))
+            result.lacks("MPI calls", "the capture only counted them", float(rank.counted_events))
         if rank.failed_polls:
             why = "polls that found nothing are only counted"
-            done.lacks("MPI_Test", why, float(rank.failed_polls))
+            result.lacks("MPI_Test", why, float(rank.failed_polls))
         if rank.problem:
-            done.notes.append(f"rank {rank.rank}: {rank.problem}")
+            result.notes.append(f"rank {rank.rank}: {rank.problem}")
 
     def _call(self, visit: Visit) -> None:
         i, call, thread, begin, end = visit
@@ -128,24 +130,24 @@ class _Rank:
         self.records.write(writer, i, begin, end)
         writer.leave(end, region)
 
-    def _go(self, writer: Any, thread: int, wanted: list[Any]) -> None:
-        """Leave functions and enter others until the stack is the wanted one."""
-        there, when = self.stacks[thread], self.last[thread]
+    def _go(self, writer: Any, thread: int, regions: list[Any]) -> None:
+        """Leave functions and enter others until the stack is that of the call."""
+        entered, when = self.stacks[thread], self.last[thread]
         same = 0
-        while same < min(len(there), len(wanted)) and there[same] is wanted[same]:
+        while same < min(len(entered), len(regions)) and entered[same] is regions[same]:
             same += 1
-        for region in reversed(there[same:]):
+        for region in reversed(entered[same:]):
             writer.leave(when, region)
-        for region in wanted[same:]:
+        for region in regions[same:]:
             writer.enter(when, region)
-        self.stacks[thread] = wanted
+        self.stacks[thread] = regions
 
 
 class _Records:
     """Writes the records inside of the regions of one rank."""
 
-    def __init__(self, otf2: Any, made: Definitions, run: Run, rank: RankTrace) -> None:
-        self.made, self.run, self.me = made, run.trace, rank.rank
+    def __init__(self, otf2: Any, definitions: Definitions, run: Run, rank: RankTrace) -> None:
+        self.made, self.run, self.me = definitions, run.trace, rank.rank
         self.calls = [run.trace.calls[number] for number in rank.call.tolist()]
         self.enums = otf2.enums
         self.no_root = otf2.enums.CollectiveRoot.NONE
@@ -193,10 +195,10 @@ class _Records:
 
     def _message(self, writer: Any, i: int, begin: int, end: int) -> None:
         call = self.calls[i]
-        found = self._partner(i)
-        if found is None:
+        partner = self._partner(i)
+        if partner is None:
             return
-        comm, place = found
+        comm, place = partner
         tag = max(call.tag, 0)
         if kind_of(call.op) == ops.SEND:
             if call.op in _NO_REQUEST or call.op in ops.HALF_OF_ONE:
@@ -211,10 +213,10 @@ class _Records:
             self.open.add(i)
 
     def _probe(self, writer: Any, i: int, end: int) -> None:
-        found = self._partner(i)
-        if found is not None:
+        partner = self._partner(i)
+        if partner is not None:
             tag = max(self.calls[i].tag, 0)
-            writer.mpi_probe(end, found[1], found[0], tag, i)
+            writer.mpi_probe(end, partner[1], partner[0], tag, i)
 
     def _collective(self, writer: Any, i: int, begin: int, end: int) -> None:
         call = self.calls[i]
@@ -232,13 +234,13 @@ class _Records:
         comm, operation = self.made.comm[call.comm], self.enums.CollectiveOp
         writer.mpi_collective_begin(begin)
         if call.op in ops.MAKES_COMM:
-            what = operation.CREATE_HANDLE
-            if made := self.to_make.get((call.comm, call.op)):
-                writer.comm_create(end, self.made.comm[made.pop()])
+            operation_kind = operation.CREATE_HANDLE
+            if comms := self.to_make.get((call.comm, call.op)):
+                writer.comm_create(end, self.made.comm[comms.pop()])
         else:
-            what = operation.DESTROY_HANDLE
+            operation_kind = operation.DESTROY_HANDLE
             writer.comm_destroy(begin, comm)
-        writer.mpi_collective_end(end, what, comm, self.no_root, 0, 0)
+        writer.mpi_collective_end(end, operation_kind, comm, self.no_root, 0, 0)
 
     def _root(self, i: int) -> Any:
         call = self.calls[i]
@@ -251,8 +253,8 @@ class _Records:
     def _sizes(self, i: int) -> tuple[int, int]:
         call = self.calls[i]
         members = self.made.place[call.comm]
-        here = members.get(self.me, 0)
-        return to_sizes(call.op, call.bytes, len(members), here, call.root == self.me)
+        my_place = members.get(self.me, 0)
+        return to_sizes(call.op, call.bytes, len(members), my_place, call.root == self.me)
 
     def _complete(self, writer: Any, posting: int, cancelled: bool, end: int) -> None:
         if posting not in self.open:
@@ -273,6 +275,6 @@ class _Records:
                 posting,
             )
         else:
-            found = self._partner(posting)
-            if found is not None:
-                writer.mpi_irecv(end, found[1], found[0], max(call.tag, 0), call.bytes, posting)
+            place = self._partner(posting)
+            if place is not None:
+                writer.mpi_irecv(end, place[1], place[0], max(call.tag, 0), call.bytes, posting)

@@ -48,21 +48,21 @@ def lacking_parts(anchor: Path, archive: Archive | None) -> str:
         ref: {end: anchor.with_suffix("") / f"{ref}.{end}" for end in ("evt", "def")}
         for ref in archive.rank_of
     }
-    own = any(_lack(each["def"]) not in ("missing", "empty") for each in files.values())
+    has_definitions = any(_lack(each["def"]) not in ("missing", "empty") for each in files.values())
     parts = [
         _part_text(file, "events" if end == "evt" else "definitions", archive.rank_of, ref)
         for ref, each in files.items()
         for end, file in each.items()
-        if _lack(file) and (end == "evt" or own)
+        if _lack(file) and (end == "evt" or has_definitions)
     ]
     more = f", and {plural(len(parts) - 1, 'more part')}" if len(parts) > 1 else ""
     return f"{parts[0]}{more}; {_AGAIN}" if parts else ""
 
 
-def _part_text(file: Path, what: str, rank_of: Mapping[int, tuple[int, int]], ref: int) -> str:
+def _part_text(file: Path, content: str, rank_of: Mapping[int, tuple[int, int]], ref: int) -> str:
     rank, thread = rank_of[ref]
     whose = f"rank {rank}, thread {thread}" if thread else f"rank {rank}"
-    return f"{file.parent.name}/{file.name} is {_lack(file)}, the {what} of {whose}"
+    return f"{file.parent.name}/{file.name} is {_lack(file)}, the {content} of {whose}"
 
 
 def _lack(file: Path) -> str:
@@ -100,10 +100,10 @@ def archive_at(path: Path) -> Path | None:
         raise P3SError(f"{path}: not there; name traces.otf2 of a tracer, or its directory")
     if path.is_file():
         return path if path.suffix == ".otf2" else None
-    found = sorted(path.glob("*.otf2")) if path.is_dir() else []
-    if len(found) > 1:
-        raise UsageError(f"{path}: holds several archives; name one, as {found[0]}")
-    return found[0] if found else None
+    anchors = sorted(path.glob("*.otf2")) if path.is_dir() else []
+    if len(anchors) > 1:
+        raise UsageError(f"{path}: holds several archives; name one, as {anchors[0]}")
+    return anchors[0] if anchors else None
 
 
 def import_archive(anchor: Path, directory: Path) -> ImportNotes:
@@ -131,11 +131,11 @@ def import_archive(anchor: Path, directory: Path) -> ImportNotes:
     _check(anchor, reading)
     run = int.from_bytes(hashlib.blake2b(_facts(anchor), digest_size=7).digest(), "little")
     for rank in reading.ranks:
-        write_rank(directory, _written(archive, rank, run))
+        write_rank(directory, _captured_events(archive, rank, run))
     write_json(directory / "run.json", _info(anchor, reading))
     return ImportNotes(
         tuple(sorted(reading.left_out.items())),
-        (*(f"{what} ({times:,})" for what, times in sorted(reading.notes.items())), *SAYS_NOT),
+        (*(f"{note} ({times:,})" for note, times in sorted(reading.notes.items())), *SAYS_NOT),
     )
 
 
@@ -174,7 +174,7 @@ def _info(anchor: Path, reading: Reading) -> dict[str, object]:
     }
 
 
-def _written(archive: Archive, rank: Rank, run: int) -> Written:
+def _captured_events(archive: Archive, rank: Rank, run: int) -> Written:
     """Return the events of a rank as its capture has them."""
     import numpy as np
 
@@ -185,8 +185,8 @@ def _written(archive: Archive, rank: Rank, run: int) -> Written:
     zero = int(end[0] if first else start[0])
 
     def ns(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = np.rint(ticks * (_NS_PER_S / archive.ticks)).astype(np.int64)
-        return found
+        rounded: NDArray[np.int64] = np.rint(ticks * (_NS_PER_S / archive.ticks)).astype(np.int64)
+        return rounded
 
     began = ns(start - zero)
     world = RawComm(0, -1, False, tuple(range(archive.size)), None, None, WORLD)

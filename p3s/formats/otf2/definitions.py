@@ -91,7 +91,7 @@ def read_definitions(otf2: Any, definitions: Any) -> Archive:
             threads[rank] += 1
             rank_of[location._ref] = (rank, threads[rank])
     clock = definitions.clock_properties
-    known = clock.realtime_timestamp != otf2.enums.Undefined.TIMESTAMP.value
+    time_known = clock.realtime_timestamp != otf2.enums.Undefined.TIMESTAMP.value
     return Archive(
         len(world),
         rank_of,
@@ -101,7 +101,7 @@ def read_definitions(otf2: Any, definitions: Any) -> Archive:
         clock.timer_resolution,
         clock.global_offset,
         clock.global_offset + clock.trace_length if clock.trace_length else 1 << 62,
-        clock.realtime_timestamp if known and clock.realtime_timestamp < 1 << 62 else 0,
+        clock.realtime_timestamp if time_known and clock.realtime_timestamp < 1 << 62 else 0,
     )
 
 
@@ -131,8 +131,10 @@ def _region(enums: Any, region: Any) -> Region:
     file, line = region.source_file or "", int(region.begin_line_number)
     line = line if 0 < line < 1 << 31 else 0
     if region.paradigm == enums.Paradigm.MPI or region.name.upper().startswith("MPI_"):
-        known = line and file not in ("", "MPI")  # the file that Score-P says of its wrappers
-        return Region(mpi_name(region.name), "", file if known else "", line if known else 0)
+        line_known = line and file not in ("", "MPI")  # the file that Score-P says of its wrappers
+        return Region(
+            mpi_name(region.name), "", file if line_known else "", line if line_known else 0
+        )
     return Region("", region.name, file, line)
 
 
@@ -155,31 +157,31 @@ def _communicators(
     size = len(places)
     topologies = {topology.communicator._ref: topology for topology in definitions.cart_topologies}
     refs = sorted(definitions.comms, key=lambda comm: comm._ref)
-    known = [comm for comm in refs if not hasattr(comm, "groupA")]
-    members = {comm._ref: _ranks(enums, comm.group, places) for comm in known}
-    whole = [comm for comm in known if members[comm._ref] == tuple(range(size))]
+    intracomms = [comm for comm in refs if not hasattr(comm, "groupA")]
+    members = {comm._ref: _ranks(enums, comm.group, places) for comm in intracomms}
+    whole = [comm for comm in intracomms if members[comm._ref] == tuple(range(size))]
     if not whole:
         raise P3SError(f"it has no communicator of all {size} ranks")
     first = min(whole, key=lambda comm: (comm.name != WORLD, comm.parent is not None, comm._ref))
     number = {first._ref: 0}
     for comm in refs:
         number.setdefault(comm._ref, len(number))
-    found = {}
+    communicators = {}
     for comm in refs:
         parent = number[comm.parent._ref] if comm.parent is not None else -1
         sides: tuple[tuple[int, ...], ...] = ()
-        own = False
+        is_self = False
         if hasattr(comm, "groupA"):
             sides = tuple(_ranks(enums, group, places) for group in (comm.groupA, comm.groupB))
             all_of = tuple(sorted({rank for side in sides for rank in side}))
         else:
-            own = comm.group.group_type == enums.GroupType.COMM_SELF
+            is_self = comm.group.group_type == enums.GroupType.COMM_SELF
             all_of = members[comm._ref]
         dims, periods = _grid(enums, topologies.get(comm._ref), len(all_of))
-        found[comm._ref] = Communicator(
-            number[comm._ref], all_of, parent, own, sides, dims, periods
+        communicators[comm._ref] = Communicator(
+            number[comm._ref], all_of, parent, is_self, sides, dims, periods
         )
-    return found
+    return communicators
 
 
 def _ranks(enums: Any, group: Any, places: Mapping[Any, int]) -> tuple[int, ...]:

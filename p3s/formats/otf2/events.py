@@ -39,8 +39,8 @@ class CallArguments:
 
     def call(self, op: str, site: int, depth: int = 0) -> Call:
         """Return the call of this kind at a place of the program."""
-        what = (self.comm, self.peer, self.nbytes, 1, self.tag, self.root)
-        return Call(op, site, *what, 0, depth)
+        fields = (self.comm, self.peer, self.nbytes, 1, self.tag, self.root)
+        return Call(op, site, *fields, 0, depth)
 
 
 @dataclass
@@ -131,16 +131,16 @@ class Reading:
             ),
             "CallingContextLeave": self._leave,
             "BufferFlush": self._flush,
-            "MeasurementOnOff": self._switched,
+            "MeasurementOnOff": self._note_switch,
             "ProgramBegin": self._program,
         }
         for location, event in events:
             thread = self._threads.get(location._ref)
             if thread is None:
                 continue
-            what = do.get(type(event).__name__)
-            if what is not None:
-                what(thread, event)
+            handle = do.get(type(event).__name__)
+            if handle is not None:
+                handle(thread, event)
             elif thread.inside:
                 thread.records.append(event)
 
@@ -149,14 +149,14 @@ class Reading:
         self._check(thread, event)
         if thread.last is None:
             thread.last = event.time
-        known = self.of.regions[region._ref]
-        text = "" if known.op else self._frame(known, context)
-        if known.op and not thread.inside:
+        known_region = self.of.regions[region._ref]
+        text = "" if known_region.op else self._frame(known_region, context)
+        if known_region.op and not thread.inside:
             thread.inside, thread.began, thread.records = len(thread.stack) + 1, event.time, []
             if context is not None and (at := context.source_code_location) is not None:
-                known = Region(known.op, "", at.file, at.line_number)
-        thread.stack.append((known, text))
-        if known.op in ("MPI_Finalize", "MPI_Session_finalize"):
+                known_region = Region(known_region.op, "", at.file, at.line_number)
+        thread.stack.append((known_region, text))
+        if known_region.op in ("MPI_Finalize", "MPI_Session_finalize"):
             thread.rank.finalized = True
 
     def _check(self, thread: _Thread, event: Any) -> None:
@@ -186,7 +186,7 @@ class Reading:
             thread.flushed += max(event.stop_time - event.time, 0)
         self.notes["the tracer wrote its buffers during the run; that time is in no work"] += 1
 
-    def _switched(self, thread: _Thread, event: Any) -> None:
+    def _note_switch(self, thread: _Thread, event: Any) -> None:
         if event.measurement_mode.name == "OFF":
             self.left_out["calls while recording was switched off"] += 1
 
@@ -250,7 +250,7 @@ class _Event:
     def records(self) -> list[Any]:
         return self.thread.records
 
-    def row(self, op: str, what: CallArguments, again: bool = False) -> int:
+    def row(self, op: str, arguments: CallArguments, again: bool = False) -> int:
         """Add an event; ``again``: a further one of this call, which takes no time."""
         thread = self.thread
         began = self.end if again else thread.began
@@ -259,14 +259,14 @@ class _Event:
             thread.rank.add(self.call("MPI_Init", CallArguments(0)), thread.number, last, last, 0)
             self.reading.notes["ranks begin without MPI_Init, where their first region is"] += 1
         work = max(began - last - thread.flushed, 0)
-        call = self.call(op, what)
+        call = self.call(op, arguments)
         thread.last, thread.flushed = self.end, 0
         return thread.rank.add(call, thread.number, began, self.end, work)
 
-    def call(self, op: str, what: CallArguments) -> Call:
+    def call(self, op: str, arguments: CallArguments) -> Call:
         """Return the call from this place of the program."""
         site, depth = self._site(op)
-        return what.call(op, site, depth)
+        return arguments.call(op, site, depth)
 
     def _site(self, op: str) -> tuple[int, int]:
         stack = [text for region, text in self.thread.stack if not region.op]
@@ -283,8 +283,8 @@ class _Event:
         if self.region.line:  # the archive says where the call is
             inner = self.thread.stack[-1][0].name if self.thread.stack else "?"
             frames[:1] = [frame(inner, self.region.file, self.region.line)]
-        told = "\0".join([ops.place_of(op), *frames]).encode()
-        key = int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "little")
+        key_text = "\0".join([ops.place_of(op), *frames]).encode()
+        key = int.from_bytes(hashlib.blake2b(key_text, digest_size=8).digest(), "little")
         sites = self.thread.rank.sites
         return sites.setdefault(RawSite(key, tuple(frames)), len(sites)), depth
 
@@ -292,16 +292,16 @@ class _Event:
     def message(self, kind: str) -> None:
         """Add a message; of MPI_Sendrecv both."""
         op, halves = self.region.op, self.region.op in ("MPI_Sendrecv", "MPI_Sendrecv_replace")
-        found = {ops.SEND: None, ops.RECV: None}
+        records_of = {ops.SEND: None, ops.RECV: None}
         for record in self.records:
             name = type(record).__name__
             if name in ("MpiSend", "MpiIsend"):
-                found[ops.SEND] = record
+                records_of[ops.SEND] = record
             elif name in ("MpiRecv", "MpiIrecvRequest", "MpiImrecvRequest", "MpiMrecv"):
-                found[ops.RECV] = record
-        self._message(op, found[kind], again=False)
+                records_of[ops.RECV] = record
+        self._message(op, records_of[kind], again=False)
         if halves:
-            self._message(ops.SENDRECV_RECV, found[ops.RECV], again=True)
+            self._message(ops.SENDRECV_RECV, records_of[ops.RECV], again=True)
 
     def _message(self, op: str, record: Any, again: bool) -> None:
         name = type(record).__name__
@@ -313,25 +313,25 @@ class _Event:
             row = self.row(op, CallArguments(0, ANY_SOURCE), again)
         elif name == "MpiMrecv":
             probe = rank.probed.get(record.message_id)
-            row = self.row(op, self._from(probe, record.msg_length), again)
+            row = self.row(op, self._receive_arguments(probe, record.msg_length), again)
         elif name in ("MpiSend", "MpiIsend"):
-            row = self.row(op, self._to(record), again)
+            row = self.row(op, self._send_arguments(record), again)
         else:
-            row = self.row(op, self._from(record, record.msg_length), again)
+            row = self.row(op, self._receive_arguments(record, record.msg_length), again)
         request = getattr(record, "request_id", None)
         if request is not None:
             rank.posted[request] = row
 
-    def _to(self, record: Any) -> CallArguments:
+    def _send_arguments(self, record: Any) -> CallArguments:
         comm = self.reading.comm(record)
         rank = self.thread.rank
         members = comm.group(rank.number, other=True)
-        known = self.reading.known(rank, comm)
+        comm_number = self.reading.known(rank, comm)
         return CallArguments(
-            known, members[record.receiver], record.msg_length, _tag(record.msg_tag)
+            comm_number, members[record.receiver], record.msg_length, _tag(record.msg_tag)
         )
 
-    def _from(self, record: Any, nbytes: int) -> CallArguments:
+    def _receive_arguments(self, record: Any, nbytes: int) -> CallArguments:
         if record is None:
             return CallArguments(0, ANY_SOURCE, nbytes)
         comm = self.reading.comm(record)
@@ -348,7 +348,7 @@ class _Event:
         for record in self.records:
             name = type(record).__name__
             if name == "MpiIsend":
-                row = self.row(_PERSISTENT[ops.SEND], self._to(record), again)
+                row = self.row(_PERSISTENT[ops.SEND], self._send_arguments(record), again)
             elif name == "MpiIrecvRequest":
                 row = self.row(_PERSISTENT[ops.RECV], CallArguments(0, ANY_SOURCE), again)
             elif name == "NonBlockingCollectiveRequest":
@@ -399,7 +399,7 @@ class _Event:
             if type(record).__name__ in (*_COMPLETIONS, "NonBlockingCollectiveComplete")
         ]
         if op.startswith("MPI_Test") and not ended:
-            self._failed()
+            self._count_failed_poll()
             return
         row = self.row(op, CallArguments(nbytes=len(ended)))
         for record in ended:
@@ -419,15 +419,15 @@ class _Event:
         call, _ = rank.table[rank.call[row]]
         op = call.op
         if name == "MpiIrecv":
-            told = self._from(record, record.msg_length)
+            arguments = self._receive_arguments(record, record.msg_length)
         else:
             if op == "MPI_Barrier_init":
                 title = record.collective_op.name
                 op = f"MPI_{title[0]}{title[1:].lower()}_init"
-            told = self._together(op, record)
-        rank.change(row, told.call(op, call.site, call.depth))
+            arguments = self._together(op, record)
+        rank.change(row, arguments.call(op, call.site, call.depth))
 
-    def _failed(self) -> None:
+    def _count_failed_poll(self) -> None:
         """Count a poll that found nothing; its time is in no work."""
         rank, took = self.thread.rank, self.end - self.thread.began
         rank.failed_polls += 1
@@ -439,26 +439,26 @@ class _Event:
         record = next((r for r in self.records if type(r).__name__ == "MpiProbe"), None)
         if record is not None:
             rank.probed[record.message_id] = record
-            self.row(op, self._from(record, 1))
+            self.row(op, self._receive_arguments(record, 1))
         elif op.startswith(("MPI_I",)):
-            self._failed()
+            self._count_failed_poll()
         else:
             self.row(op, CallArguments(0, ANY_SOURCE, 1))
 
     def communicator(self) -> None:
         """Add a call that makes or frees a communicator, if the archive says on which one."""
         op, rank, reading = self.region.op, self.thread.rank, self.reading
-        made = parent = None
+        created = parent = None
         for record in self.records:
             name = type(record).__name__
             if name == "CommCreate":
-                made = reading.comm(record)
-                known = reading.known(rank, made)
-                rank.comms[known] = made.raw(rank.number, op)
+                created = reading.comm(record)
+                comm_number = reading.known(rank, created)
+                rank.comms[comm_number] = created.raw(rank.number, op)
             elif name in ("MpiCollectiveEnd", "CommDestroy"):
                 parent = reading.comm(record)
-        if parent is None or (made is not None and parent.number == made.number):
-            number = made.parent if made is not None else -1
+        if parent is None or (created is not None and parent.number == created.number):
+            number = created.parent if created is not None else -1
             parent = reading._by_number.get(number)
         if parent is None:
             reading.notes[f"{op} is left out: the archive does not say of which communicator"] += 1

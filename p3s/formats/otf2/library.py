@@ -43,15 +43,15 @@ def quiet() -> Iterator[None]:
     from contextlib import redirect_stderr
 
     sys.stderr.flush()
-    kept = os.dup(2)
+    saved_fd = os.dup(2)
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         try:
             os.dup2(nowhere.fileno(), 2)  # of the C library
             with redirect_stderr(nowhere):  # of its Python half
                 yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(saved_fd, 2)
+            os.close(saved_fd)
 
 
 def errors(otf2: Any) -> tuple[type[Exception], ...]:

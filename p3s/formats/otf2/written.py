@@ -130,11 +130,11 @@ class _Regions:
 
     def functions(self, site: Site) -> list[Any]:
         """Return the functions around a site, outermost first."""
-        found = []
+        regions = []
         for where in reversed(stack(site.frames, self.run.places)):
             name, file = where.function or where.frame, where.file
-            found.append(self._region(name, file, 0, self.enums.RegionRole.FUNCTION, False))
-        return found
+            regions.append(self._region(name, file, 0, self.enums.RegionRole.FUNCTION, False))
+        return regions
 
     def call(self, call: Call) -> Any:
         """Return the region of a call: its line is that of the place that calls it."""

@@ -33,27 +33,27 @@ _KEPT = frozenset(
 )
 
 
-def to_simgrid(scaled: ScaledSource, done: ExportResult) -> None:
+def to_simgrid(scaled: ScaledSource, result: ExportResult) -> None:
     """Write SimGrid's time-independent trace, a platform and its hosts into a new directory."""
-    n, target, options = done.n, done.path, done.options
+    n, target, options = result.n, result.path, result.options
     network, notes = scaled.network()
 
     def stays(call: str, world: bool) -> bool:
         return keep(call, world) and not options.messages
 
-    with new_export(done) as directory:
-        for part, programs in programs_of(scaled, stays, done):
+    with new_export(result) as directory:
+        for part, programs in programs_of(scaled, stays, result):
             (directory / part).mkdir(exist_ok=True)
-            write_trace(programs, done, directory / part)
-        there, up = (target, "") if options.turns is None else (target / "section-000", "../")
-        done.command = f"cd {shlex.quote(str(there))} && smpirun {arguments(n, up)}"
-        write_platform(directory, network, options.nodes_of(n), done.sizes)
+            write_trace(programs, result, directory / part)
+        start_dir, up = (target, "") if options.turns is None else (target / "section-000", "../")
+        result.command = f"cd {shlex.quote(str(start_dir))} && smpirun {arguments(n, up)}"
+        write_platform(directory, network, options.nodes_of(n), result.sizes)
         if not options.messages:
-            done.notes.append(
+            result.notes.append(
                 "collectives of all ranks are calls: SimGrid picks their algorithms "
                 "(--cfg=smpi/coll-selector:ompi, mpich, ...)"
             )
-        done.notes += [
+        result.notes += [
             *notes,
             *(f"not in the platform: {text}" for text in lacks(network)),
             "one flop is one ns of computation: hosts have 1 Gf",
@@ -81,7 +81,7 @@ def file_of(rank: int) -> str:
 
 def write_trace(
     programs: Iterable[RankProgram],
-    done: ExportResult,
+    result: ExportResult,
     directory: Path,
     first_ns: Floats | None = None,
     post_ns: float = 0.0,
@@ -93,8 +93,8 @@ def write_trace(
     """
     for k, program in enumerate(programs):
         first = 0.0 if first_ns is None else float(first_ns[k])
-        _write_rank(program, directory / file_of(program.rank), done, first, post_ns)
-    (directory / INDEX).write_text("".join(f"{file_of(rank)}\n" for rank in range(done.n)))
+        _write_rank(program, directory / file_of(program.rank), result, first, post_ns)
+    (directory / INDEX).write_text("".join(f"{file_of(rank)}\n" for rank in range(result.n)))
 
 
 def acts(program: RankProgram) -> Ints:
@@ -118,7 +118,7 @@ class _Event(NamedTuple):
 
 
 def _write_rank(
-    program: RankProgram, path: Path, done: ExportResult, first: float, post_ns: float
+    program: RankProgram, path: Path, result: ExportResult, first: float, post_ns: float
 ) -> None:
     rank, requests = program.rank, program.done.tolist()
     columns = (program.op, program.peer, program.tag, program.bytes, program.call, program.work_ns)
@@ -127,8 +127,8 @@ def _write_rank(
     texts: dict[_Event, str] = {}
     used = Counter(events)
     for event in used:
-        texts[event], why = _text(event, program, done.n, post_ns)
-        _account(event, program, float(used[event]), why, done)
+        texts[event], why = _text(event, program, result.n, post_ns)
+        _account(event, program, float(used[event]), why, result)
     with open(path, "w", encoding="ascii", buffering=1 << 20) as file:
         file.write(f"{rank} init\n")
         if first > 0:
@@ -139,7 +139,7 @@ def _write_rank(
                 file.write(_wait(events[request], rank))
         file.write(f"{rank} finalize\n")
     lines = sum(texts[event].count("\n") * number for event, number in used.items())
-    done.records += lines + len(requests) + 2
+    result.records += lines + len(requests) + 2
 
 
 def _text(event: _Event, program: RankProgram, n: int, post_ns: float) -> tuple[str, str]:
@@ -165,20 +165,20 @@ def _wait(request: _Event, rank: int) -> str:
 
 
 def _account(
-    event: _Event, program: RankProgram, number: float, why: str, done: ExportResult
+    event: _Event, program: RankProgram, number: float, why: str, result: ExportResult
 ) -> None:
     """Add what so many of an event lose to the sums."""
     name = program.names[event.call] if event.call >= 0 else "MPI"
     if why:
-        done.lacks(name, why, number)
+        result.lacks(name, why, number)
     if event.op in SENDING:
-        done.sizes.add(event.nbytes)
+        result.sizes.add(event.nbytes)
     if event.op in SENDING and event.nbytes == 0:
-        done.changes("messages without bytes carry one byte", number)
+        result.changes("messages without bytes carry one byte", number)
     if event.op in (Op.SSEND, Op.ISSEND):
-        done.changes("synchronous sends are plain sends", number)
+        result.changes("synchronous sends are plain sends", number)
     if event.op == Op.COLLECTIVE and _name(name) == "alltoallv":
-        done.changes("MPI_Alltoallv is MPI_Alltoall with blocks of one size", number)
+        result.changes("MPI_Alltoallv is MPI_Alltoall with blocks of one size", number)
 
 
 #: A synchronous send is a plain one; a buffered one leaves a request that nobody waits for.

@@ -41,7 +41,7 @@ def lines_of(curve: Curve, less: Sequence[Curve] = (), until: float = math.inf) 
             *([until] if math.isfinite(until) else []),
         }
     )
-    found: list[Line] = []
+    pieces: list[Line] = []
     for a, b in zip(points, [*points[1:], max(2 * points[-1], 1e6)], strict=True):
         # A little inside: at the end of a piece two values meet.
         x = np.array([a + (b - a) * 1e-9, b])
@@ -52,12 +52,12 @@ def lines_of(curve: Curve, less: Sequence[Curve] = (), until: float = math.inf) 
         constant = float(y[1]) - slope * b
         if constant < 0:
             slope, constant = float(y[1]) / b, 0.0
-        if not found or (
-            abs(slope - found[-1].per_byte) > 1e-9 * max(slope, 1e-12)
-            or abs(constant - found[-1].ns) > 1e-6 * max(constant, 1e-6)
+        if not pieces or (
+            abs(slope - pieces[-1].per_byte) > 1e-9 * max(slope, 1e-12)
+            or abs(constant - pieces[-1].ns) > 1e-6 * max(constant, 1e-6)
         ):
-            found.append(Line(a, constant, slope))
-    return found
+            pieces.append(Line(a, constant, slope))
+    return pieces
 
 
 def settings(network: Network, sizes: Sequence[int] = ()) -> tuple[dict[str, str], dict[str, str]]:
@@ -124,12 +124,12 @@ def _steps(
     path: Path_, rate: float, latency: float, eager: float, sizes: Sequence[int]
 ) -> list[tuple[float, float, float]]:
     """Return (size above which it holds, factor on the latency, 1.0) for sizes of messages."""
-    known = sorted({max(int(size), 1) for size in sizes})
-    if len(known) > _MOST_SIZES:
-        known = []
+    sizes_seen = sorted({max(int(size), 1) for size in sizes})
+    if len(sizes_seen) > _MOST_SIZES:
+        sizes_seen = []
     grid = {int(_GRID**k) for k in range(int(math.log(_LARGEST, _GRID)) + 1)}
     values = np.array(
-        sorted({*known, *grid, *([int(eager), int(eager) + 1] if eager < _LARGEST else [])}),
+        sorted({*sizes_seen, *grid, *([int(eager), int(eager) + 1] if eager < _LARGEST else [])}),
         dtype=np.float64,
     )
     soft = np.where(values <= eager, path.send.at(values) + path.receive.at(values), 0.0)
@@ -140,16 +140,18 @@ def _steps(
 
 def lacks(network: Network) -> list[str]:
     """Return what of a network's costs the platform does not have, one line each."""
-    found = []
+    missing = []
     if not network.background:
-        found.append("large messages move while ranks compute, unlike in the measured library")
+        missing.append("large messages move while ranks compute, unlike in the measured library")
     if any(max(path.busy.ns, default=0.0) > 0 for path in network.paths.values()):
-        found.append("messages keep a link only as long as their bytes take, not the measured gap")
+        missing.append(
+            "messages keep a link only as long as their bytes take, not the measured gap"
+        )
     if network.burst > 0 or network.sender_buffer > 0:
-        found.append("links have no bursts")
+        missing.append("links have no bursts")
     if network.trunks is not None:
-        found.append("links between switches are no limit")
-    return found
+        missing.append("links between switches are no limit")
+    return missing
 
 
 def _overhead(curve: Curve, eager: float) -> list[str]:

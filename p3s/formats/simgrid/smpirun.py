@@ -94,8 +94,8 @@ def replay(
         mine = slice(int(steps.start[i]), int(steps.start[i + 1]))
         begin[mine], end[mine] = _times(steps, mine, program, states[program.rank], float(start[i]))
     begin[np.isin(steps.op, (int(Op.IRECV), int(Op.START_RECV)))] -= network.post
-    nothing = np.zeros(len(steps))
-    return SimGridTimes(begin, end, nothing, nothing, nothing, written)
+    zeros = np.zeros(len(steps))
+    return SimGridTimes(begin, end, zeros, zeros, zeros, written)
 
 
 def _states(path: Path, n: int) -> list[Floats]:
@@ -127,7 +127,7 @@ def _states(path: Path, n: int) -> list[Floats]:
                     rank_of[words[2]] = int(name[5:])
             elif event == "5" and words[3].strip('"') in _OTHER:
                 other.add(words[1])  # PajeDefineEntityValue: alias, type, name, color
-    return [np.array(found).reshape(-1, 2) for found in times]
+    return [np.array(states).reshape(-1, 2) for states in times]
 
 
 def _times(
@@ -151,13 +151,13 @@ def _times(
     end[of_action] = states[:, 1]
     begin, end = begin[:number], end[:number]
     # Where nothing happened: the end of the step before, and the computation since.
-    done = np.cumsum(steps.work_ns[mine])
-    known = ~np.isnan(end)
-    last = np.maximum.accumulate(np.where(known, np.arange(number), -1))
+    computed = np.cumsum(steps.work_ns[mine])
+    has_state = ~np.isnan(end)
+    last = np.maximum.accumulate(np.where(has_state, np.arange(number), -1))
     base = np.where(last >= 0, end[last], start)
-    since = done - np.where(last >= 0, done[last], 0.0)
+    since = computed - np.where(last >= 0, computed[last], 0.0)
     idle = base + since
-    return np.where(known, begin, idle), np.where(known, end, idle)
+    return np.where(has_state, begin, idle), np.where(has_state, end, idle)
 
 
 # ---- the estimator -------------------------------------------------------------------------
@@ -191,23 +191,23 @@ def communication(
     ends = np.minimum(low, typical), np.maximum(high, typical)
     head = read_head(scaled_dir(traces.root, n), n)
     phases, seconds = by_phase(ready, head, np.stack([typical, *(unknown,) * 3, *ends]))
-    said = [
+    remarks = [
         f"costs of messages: {costs[0].source}",
         f"collectives as in {messages.library}",
         "computation does not vary",
         *_not_in_simgrid(costs[0], ready),
     ]
-    made = Communication(
+    result = Communication(
         "simgrid",
         n,
         phases,
         seconds,
         messages.why_not,
-        (*said, *ready.notes, *dict.fromkeys(notes)),
+        (*remarks, *ready.notes, *dict.fromkeys(notes)),
         followed=settling.into(ready.followed),
     )
     return with_packing(
-        made, ready.trace, messages.packing or usual_packing(messages.library.family)
+        result, ready.trace, messages.packing or usual_packing(messages.library.family)
     )
 
 
@@ -217,9 +217,9 @@ def _total(
     """Return the time in calls per cell in ns, over the whole run."""
     total = np.zeros(ready.trace.n * len(ready.phases))
     for loop in ready.loops:
-        found = fold_times(loop, _runner(ready, loop, network, notes))
-        total += found.sums[0]
-        settling.add(loop, found, notes)
+        section_times = fold_times(loop, _runner(ready, loop, network, notes))
+        total += section_times.sums[0]
+        settling.add(loop, section_times, notes)
     return total
 
 
@@ -227,20 +227,20 @@ def _runner(
     ready: SimulationInput, loop: Loop, network: Network, notes: list[str]
 ) -> Callable[..., Any]:
     def run(steps: Steps, cell: Ints, first: Floats) -> Any:
-        found = replay(steps, ready.node_of, network, first_ns=first)
-        written = found.written
+        times = replay(steps, ready.node_of, network, first_ns=first)
+        written = times.written
         notes.extend(sorted(written.changed))
         notes.extend(
             f"{loop.section.name}: {call} left out: {why}" for call, why in sorted(written.left_out)
         )
-        return found
+        return times
 
     return run
 
 
 def _not_in_simgrid(network: Network, ready: SimulationInput) -> list[str]:
     """Say what of the costs SimGrid's platform does not have."""
-    found = lacks(network)
+    missing = lacks(network)
     if ready.distance is not None:
-        found.append("all nodes are equally far from each other")
-    return found
+        missing.append("all nodes are equally far from each other")
+    return missing

@@ -14,5 +14,5 @@ FOLDER = Path(__file__).parent
 def read_published(schema: str) -> dict[str, dict[str, Any]]:
     """Return the contents of the files of a format by their names, which are in order."""
     files = sorted(FOLDER.glob("*.json"))
-    found = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
-    return {name: each for name, each in found.items() if each["schema"] == schema}
+    content_of = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+    return {name: each for name, each in content_of.items() if each["schema"] == schema}

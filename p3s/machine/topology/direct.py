@@ -54,7 +54,7 @@ class Torus(Fabric):
         up = ahead % extent
         return np.where(2 * up <= extent, up, up - extent)
 
-    def _passed(self, first: Ints, second: Ints) -> Ints:
+    def _links_passed(self, first: Ints, second: Ints) -> Ints:
         """Return how many links between switches messages pass."""
         far = [np.abs(self.steps(d, first, second)) for d in range(len(self.dims))]
         return np.asarray(np.sum(far, axis=0), dtype=np.int64)
@@ -62,23 +62,23 @@ class Torus(Fabric):
     def between(self, first: Ints, second: Ints) -> Routes:
         """Return the links, dimension after dimension."""
         start = np.zeros(len(first) + 1, dtype=np.int64)
-        np.cumsum(self._passed(first, second), out=start[1:])
+        np.cumsum(self._links_passed(first, second), out=start[1:])
         link = np.empty(int(start[-1]), dtype=np.int64)
-        place, here = start[:-1], first
+        place, position = start[:-1], first
         for d, extent in enumerate(self.dims):
-            stride, left = math.prod(self.dims[:d]), self.steps(d, first, second)
-            number = np.abs(left)
+            stride, hops = math.prod(self.dims[:d]), self.steps(d, first, second)
+            number = np.abs(hops)
             # Of every hop in this dimension: which it is of its message's.
             hop = np.arange(int(number.sum())) - np.repeat(np.cumsum(number) - number, number)
-            down = left < 0
-            at = here // stride % extent
-            base = self.nodes * (1 + d) + here - at * stride
+            down = hops < 0
+            at = position // stride % extent
+            base = self.nodes * (1 + d) + position - at * stride
             low = np.repeat(at - down, number) + hop * np.repeat(1 - 2 * down, number)
             low += extent * ((low < 0).astype(np.int64) - (low >= extent))
             link[np.repeat(place, number) + hop] = 2 * (
                 np.repeat(base, number) + low * stride
             ) + np.repeat(down, number)
-            place, here = place + number, here + ((at + left) % extent - at) * stride
+            place, position = place + number, position + ((at + hops) % extent - at) * stride
         return Routes(start, link)
 
 
@@ -126,16 +126,16 @@ class Dragonfly(Fabric):
         cable = self.nodes + a // each * math.comb(each, 2) + _pair(a % each, b % each, each)
         return np.asarray(2 * cable + (a > b), dtype=np.int64)
 
-    def _outside(self, a: Ints, b: Ints, which: Ints) -> Ints:
+    def _outside(self, a: Ints, b: Ints, index: Ints) -> Ints:
         """Return the link between two groups."""
-        cable = self.first_outside + _pair(a, b, self.shape[0]) * self.parallel + which
+        cable = self.first_outside + _pair(a, b, self.shape[0]) * self.parallel + index
         return np.asarray(2 * cable + (a > b), dtype=np.int64)
 
-    def _gate(self, group: Ints, other: Ints, which: Ints) -> Ints:
+    def _gate(self, group: Ints, other: Ints, cable: Ints) -> Ints:
         """Return the switch of a group that has a cable to another one."""
         groups, each, _, out = self.shape
         behind = (other - group - 1) % groups
-        return np.asarray(group * each + (which * (groups - 1) + behind) // out, dtype=np.int64)
+        return np.asarray(group * each + (cable * (groups - 1) + behind) // out, dtype=np.int64)
 
     def trunks(self) -> Ints:
         """Return the ends: inside groups, then between groups."""
@@ -143,8 +143,8 @@ class Dragonfly(Fabric):
         base = np.arange(groups)[:, None] * each
         inside = [(base + side).ravel() for side in np.triu_indices(each, 1)]
         low, high = (np.repeat(side, self.parallel) for side in np.triu_indices(groups, 1))
-        which = np.tile(np.arange(self.parallel), math.comb(groups, 2))
-        outside = [self._gate(low, high, which), self._gate(high, low, which)]
+        cable_index = np.tile(np.arange(self.parallel), math.comb(groups, 2))
+        outside = [self._gate(low, high, cable_index), self._gate(high, low, cable_index)]
         return np.concatenate([np.stack(inside, axis=1), np.stack(outside, axis=1)])
 
     def between(self, first: Ints, second: Ints) -> Routes:
@@ -153,13 +153,13 @@ class Dragonfly(Fabric):
         a, b = self.switch_of[first], self.switch_of[second]
         if groups == 1:
             return compress([np.where(a != b, self._inside(a, b), -1)], len(first))
-        here, there = a // each, b // each
-        which = (first + second) % self.parallel
-        out = np.where(here != there, self._gate(here, there, which), b)
-        into = np.where(here != there, self._gate(there, here, which), b)
+        group, other_group = a // each, b // each
+        cable_index = (first + second) % self.parallel
+        out = np.where(group != other_group, self._gate(group, other_group, cable_index), b)
+        into = np.where(group != other_group, self._gate(other_group, group, cable_index), b)
         columns = [
             np.where(a != out, self._inside(a, out), -1),
-            np.where(here != there, self._outside(here, there, which), -1),
+            np.where(group != other_group, self._outside(group, other_group, cable_index), -1),
             np.where(into != b, self._inside(into, b), -1),
         ]
         return compress(columns, len(first))

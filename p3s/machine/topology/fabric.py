@@ -21,17 +21,17 @@ _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 def speed_of(text: str) -> float | None:
     """Return bytes per ns of a text like 200Gbit/s or 12.5GB/s; None where it is none."""
-    found = _SPEED.fullmatch(text.strip())
-    if found is None or not float(found[1]) > 0:
+    match = _SPEED.fullmatch(text.strip())
+    if match is None or not float(match[1]) > 0:
         return None
-    in_bytes = found[3] == "B/s" or found[3].lower() == "byte/s"
-    return float(found[1]) * _PREFIX[found[2].lower()] * (1.0 if in_bytes else 0.125) * 1e-9
+    in_bytes = match[3] == "B/s" or match[3].lower() == "byte/s"
+    return float(match[1]) * _PREFIX[match[2].lower()] * (1.0 if in_bytes else 0.125) * 1e-9
 
 
 def ns_of(text: str) -> float | None:
     """Return ns of a text like 300ns or 2us; None where it is no time."""
-    found = _TIME.fullmatch(text.strip())
-    return None if found is None else float(found[1]) * _NS[found[2]]
+    match = _TIME.fullmatch(text.strip())
+    return None if match is None else float(match[1]) * _NS[match[2]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +106,8 @@ def join_routes(parts: Sequence[Routes]) -> Routes:
 def loads(routes: Routes, nbytes: Floats | Ints, links: int) -> Floats:
     """Return the bytes that each of ``links`` links carries; ``nbytes``: of each message."""
     each = np.repeat(np.asarray(nbytes, dtype=np.float64), np.diff(routes.start))
-    found = np.bincount(routes.link, weights=each, minlength=links)
-    return np.asarray(found, dtype=np.float64)
+    carried = np.bincount(routes.link, weights=each, minlength=links)
+    return np.asarray(carried, dtype=np.float64)
 
 
 #: Messages that are routed at a time: bounds the memory.
@@ -187,8 +187,8 @@ class Fabric(ABC):
 
         Node k is k, switch s is ``nodes`` + s.
         """
-        own = np.stack([np.arange(self.nodes), self.nodes + self.switch_of], axis=1)
-        return np.concatenate([own, self.nodes + self.trunks()])
+        node_cables = np.stack([np.arange(self.nodes), self.nodes + self.switch_of], axis=1)
+        return np.concatenate([node_cables, self.nodes + self.trunks()])
 
     @cached_property
     def between_switches(self) -> Bools:
@@ -208,15 +208,15 @@ class Fabric(ABC):
     @cached_property
     def ends(self) -> Ints:
         """Where each directed link begins and ends, shape (links, 2)."""
-        there = self.cables()
-        return np.stack([there, there[:, ::-1]], axis=1).reshape(-1, 2)
+        cables = self.cables()
+        return np.stack([cables, cables[:, ::-1]], axis=1).reshape(-1, 2)
 
     def routes(self, first: Ints, second: Ints) -> Routes:
         """Return the links from each first node to its second one, out of the one into the other.
 
         A message inside a node passes none. Errors: P3SError for a node that is not there.
         """
-        first, second = self._checked(first), self._checked(second)
+        first, second = self._check_nodes(first), self._check_nodes(second)
         parts = [
             self._part(first[k : k + _CHUNK], second[k : k + _CHUNK])
             for k in range(0, max(len(first), 1), _CHUNK)
@@ -229,11 +229,11 @@ class Fabric(ABC):
         counts = np.where(apart, np.diff(inner.start) + 2, 0)
         start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         link = np.empty(int(start[-1]), dtype=np.int64)
-        own = np.zeros(len(link), dtype=bool)
+        is_node_link = np.zeros(len(link), dtype=bool)
         out, into = start[:-1][apart], start[1:][apart] - 1
-        own[out] = own[into] = True
+        is_node_link[out] = is_node_link[into] = True
         link[out], link[into] = 2 * first[apart], 2 * second[apart] + 1
-        link[~own] = inner.link
+        link[~is_node_link] = inner.link
         return Routes(start, link)
 
     def distances(self, first: Ints, second: Ints) -> Ints:
@@ -241,22 +241,22 @@ class Fabric(ABC):
 
         0 inside a node, 1 where both hang on one switch.
         """
-        first, second = self._checked(first), self._checked(second)
-        found = np.zeros(len(first), dtype=np.int64)
+        first, second = self._check_nodes(first), self._check_nodes(second)
+        hops = np.zeros(len(first), dtype=np.int64)
         for k in range(0, len(first), _CHUNK):
             a, b = first[k : k + _CHUNK], second[k : k + _CHUNK]
-            found[k : k + _CHUNK] = np.where(a != b, self._passed(a, b) + 1, 0)
-        return found
+            hops[k : k + _CHUNK] = np.where(a != b, self._links_passed(a, b) + 1, 0)
+        return hops
 
-    def _passed(self, first: Ints, second: Ints) -> Ints:
+    def _links_passed(self, first: Ints, second: Ints) -> Ints:
         """Return how many links between switches messages pass."""
         return np.diff(self.between(first, second).start)
 
     def apart(self, nodes: Ints) -> Ints:
         """Return the distances between some nodes, shape (nodes, nodes)."""
         number = len(nodes)
-        found = self.distances(np.repeat(nodes, number), np.tile(nodes, number))
-        return found.reshape(number, number)
+        hops = self.distances(np.repeat(nodes, number), np.tile(nodes, number))
+        return hops.reshape(number, number)
 
     def sharing(self, one: int, other: int, nodes: Ints) -> Bools:
         """Return which pairs of nodes share a link between switches with a pair, as far as known.
@@ -273,12 +273,12 @@ class Fabric(ABC):
         eighth. Errors: P3SError for a host that the network does not name, or one number too many.
         """
         source = self.about.source
-        known = {name: i for i, name in enumerate(self.about.hosts)}
-        known |= {name.split(".", 1)[0]: i for name, i in list(known.items())}
-        found = []
+        number_of = {name: i for i, name in enumerate(self.about.hosts)}
+        number_of |= {name.split(".", 1)[0]: i for name, i in list(number_of.items())}
+        numbers_found = []
         for node, name in enumerate(names):
             if name and not name.startswith("+n"):
-                number = known.get(name, known.get(name.split(".", 1)[0], -1))
+                number = number_of.get(name, number_of.get(name.split(".", 1)[0], -1))
                 if number < 0:
                     raise P3SError(
                         f"{source}: does not name node {name}; add it, or leave the topology out"
@@ -289,8 +289,8 @@ class Fabric(ABC):
                 raise P3SError(
                     f"{source}: has {self.nodes} nodes, the run needs {number + 1}; add nodes"
                 )
-            found.append(number)
-        return np.array(found, dtype=np.int64)
+            numbers_found.append(number)
+        return np.array(numbers_found, dtype=np.int64)
 
     def loads(self, first: Ints, second: Ints, nbytes: Floats | Ints) -> Floats:
         """Return the bytes that each directed link carries for messages between nodes."""
@@ -300,11 +300,11 @@ class Fabric(ABC):
             total += loads(self.routes(first[part], second[part]), nbytes[part], self.links)
         return total
 
-    def _checked(self, nodes: Ints) -> Ints:
-        found = np.asarray(nodes, dtype=np.int64)
-        if len(found) and not (int(found.min()) >= 0 and int(found.max()) < self.nodes):
+    def _check_nodes(self, nodes: Ints) -> Ints:
+        checked = np.asarray(nodes, dtype=np.int64)
+        if len(checked) and not (int(checked.min()) >= 0 and int(checked.max()) < self.nodes):
             raise P3SError(
-                f"{self.about.source}: has {self.nodes} nodes, number {int(found.max())} is asked "
-                "for; add nodes"
+                f"{self.about.source}: has {self.nodes} nodes, number {int(checked.max())} is"
+                " asked for; add nodes"
             )
-        return found
+        return checked

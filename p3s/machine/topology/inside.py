@@ -76,11 +76,11 @@ def read_inside(path: Path) -> Inside:
         raise P3SError(f"{path}: cannot be read: {err.strerror}") from err
     except (ElementTree.ParseError, UnicodeDecodeError, ValueError) as err:
         raise P3SError(f"{path}: no XML of hwloc ({err}); write it with lstopo --of xml") from err
-    found = np.array(list(_cores(root)) if root.tag == "topology" else [], dtype=np.int64)
-    if not len(found):
+    cores = np.array(list(_cores(root)) if root.tag == "topology" else [], dtype=np.int64)
+    if not len(cores):
         raise P3SError(f"{path}: tells of no cores; write it with lstopo --of xml FILE")
-    socket, l3, l2, domain, threads = found.T
-    own = -1 - np.arange(len(found))
+    socket, l3, l2, domain, threads = cores.T
+    none_shared = -1 - np.arange(len(cores))
     shared = np.where(l3 >= 0, l3, l2)
     pair = np.unique(np.stack([socket, shared]), axis=1, return_inverse=True)[1]
     return Inside(
@@ -88,8 +88,8 @@ def read_inside(path: Path) -> Inside:
         _in_order(socket),
         _in_order(pair.ravel()),
         _in_order(domain),
-        _in_order(np.where(l3 >= 0, l3, own)),
-        _in_order(np.where(l2 >= 0, l2, own)),
+        _in_order(np.where(l3 >= 0, l3, none_shared)),
+        _in_order(np.where(l2 >= 0, l2, none_shared)),
         int(threads.max()),
         _memory(root),
     )
@@ -109,26 +109,26 @@ def _cores(root: ElementTree.Element) -> Iterator[tuple[int, int, int, int, int]
     stack = [(root, -1, -1, -1, -1)]
     number = 0
     while stack:
-        here, socket, l3, l2, domain = stack.pop()
+        element, socket, l3, l2, domain = stack.pop()
         number += 1
-        kind = here.get("type", "")
+        kind = element.get("type", "")
         if kind in _SOCKETS:
             socket = number
         l3 = number if kind == _L3 else l3
         l2 = number if kind == _L2 else l2
-        if kind == _MEMORY or any(_is_memory(each) for each in here.findall("object")):
+        if kind == _MEMORY or any(_is_memory(each) for each in element.findall("object")):
             domain = number
         if kind == "Core":
-            threads = max(1, len(here.findall("object[@type='PU']")))
+            threads = max(1, len(element.findall("object[@type='PU']")))
             yield socket, l3, l2, domain, threads
             continue
-        stack += [(each, socket, l3, l2, domain) for each in reversed(here.findall("object"))]
+        stack += [(each, socket, l3, l2, domain) for each in reversed(element.findall("object"))]
 
 
-def _is_memory(here: ElementTree.Element) -> bool:
+def _is_memory(item: ElementTree.Element) -> bool:
     """Return whether an object is memory beside cores: it has none inside, or is its cache."""
-    kind = here.get("type")
-    return (kind == _MEMORY and here.find(".//object[@type='Core']") is None) or kind == "MemCache"
+    kind = item.get("type")
+    return (kind == _MEMORY and item.find(".//object[@type='Core']") is None) or kind == "MemCache"
 
 
 def _memory(root: ElementTree.Element) -> float | None:
@@ -224,28 +224,28 @@ def node_of(inside: Inside) -> Node:
     )
 
 
-def read_node(told: str) -> Node:
+def read_node(description: str) -> Node:
     """Return the node that a file of hwloc (``lstopo --of xml``) or a short text tells.
 
     2x32: 2 sockets of 32 cores, each one memory domain; 2x4x8+smt2+256GB: 2 sockets of 4 domains of
     8 cores of 2 hardware threads, with 256 GB. Errors: UsageError where it is neither, P3SError,
     in one line, where the file is damaged.
     """
-    found = _SHORT.fullmatch(told.strip())
-    if found is not None and not Path(told).is_file():
-        return _of_short(told.strip(), found)
-    if not Path(told).exists():
-        raise UsageError(f"--node {told}: neither a file of lstopo --of xml nor {_FORM}")
-    return node_of(read_inside(Path(told)))
+    match = _SHORT.fullmatch(description.strip())
+    if match is not None and not Path(description).is_file():
+        return _of_short(description.strip(), match)
+    if not Path(description).exists():
+        raise UsageError(f"--node {description}: neither a file of lstopo --of xml nor {_FORM}")
+    return node_of(read_inside(Path(description)))
 
 
-def _of_short(told: str, found: re.Match[str]) -> Node:
-    first, second, third, smt, memory, unit = found.groups()
+def _of_short(description: str, match: re.Match[str]) -> Node:
+    first, second, third, smt, memory, unit = match.groups()
     sockets, each, cores = (
         (int(first), int(second), int(third)) if third else (int(first), 1, int(second))
     )
     if min(sockets, each, cores, int(smt or 1)) < 1 or sockets * each * cores > _MOST_CORES:
-        raise UsageError(f"--node {told}: no node has so many cores; write {_FORM}")
+        raise UsageError(f"--node {description}: no node has so many cores; write {_FORM}")
     domains = (cores,) * (sockets * each)
     size = float(memory) * _BYTES[unit.upper()] if memory else None
-    return Node(told, domains, (each,) * sockets, domains, int(smt or 1), size)
+    return Node(description, domains, (each,) * sockets, domains, int(smt or 1), size)

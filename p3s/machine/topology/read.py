@@ -25,53 +25,57 @@ _MOST_NODES, _MOST_CABLES = 1 << 22, 1 << 24
 _DRAGONFLY = ("groups", "switches", "nodes", "global")
 
 
-def read_fabric(told: str, nodes: int) -> Fabric:
+def read_fabric(description: str, nodes: int) -> Fabric:
     """Return the network that a file or a short description tells, for ``nodes`` nodes at least.
 
     Files: JSON (p3s.machine.topology), Slurm's topology.conf, netloc's node files. Errors:
     UsageError where it is neither a file nor a description, P3SError, in one line, where the file
     is damaged, the network has fewer nodes, or is no tree and none of the known forms.
     """
-    found = _fabric(told, nodes)
-    if found.nodes < nodes:
+    fabric = _fabric(description, nodes)
+    if fabric.nodes < nodes:
         raise P3SError(
-            f"{found.about.source}: has {found.nodes} nodes, the run needs {nodes}; add nodes"
+            f"{fabric.about.source}: has {fabric.nodes} nodes, the run needs {nodes}; add nodes"
         )
-    return found
+    return fabric
 
 
-def check(told: str) -> None:
+def check(description: str) -> None:
     """Raise what ``read_fabric`` raises for any number of nodes."""
-    _fabric(told, 1)
+    _fabric(description, 1)
 
 
-def _fabric(told: str, nodes: int) -> Fabric:
-    short = _SHORT.fullmatch(told.strip())
-    if short is not None and not Path(told).is_file():
-        return _make_fabric(told.strip(), _of_short(told, short), nodes)
-    if not Path(told).exists():
-        raise UsageError(f"--topology {told}: neither a file nor a description like {_FORMS}")
-    text = read_text(Path(told))
+def _fabric(description: str, nodes: int) -> Fabric:
+    short = _SHORT.fullmatch(description.strip())
+    if short is not None and not Path(description).is_file():
+        return _make_fabric(description.strip(), _of_short(description, short), nodes)
+    if not Path(description).exists():
+        raise UsageError(
+            f"--topology {description}: neither a file nor a description like {_FORMS}"
+        )
+    text = read_text(Path(description))
     if not text.lstrip().startswith("{"):
-        return _of_switches(of_text(told, text), {}, told)
-    return _make_fabric(told, _of_json(told, text), nodes)
+        return _of_switches(of_text(description, text), {}, description)
+    return _make_fabric(description, _of_json(description, text), nodes)
 
 
-def _of_short(told: str, found: re.Match[str]) -> dict[str, Any]:
+def _of_short(description: str, match: re.Match[str]) -> dict[str, Any]:
     """Return what a JSON file would hold for a short description."""
-    kind, text, speed, latency = found.groups()
+    kind, text, speed, latency = match.groups()
     try:
         numbers = [int(x) for x in re.split("[x,]", text)]
     except ValueError as err:
-        raise UsageError(f"--topology {told}: {text} are no numbers; write {_FORMS}") from err
+        raise UsageError(
+            f"--topology {description}: {text} are no numbers; write {_FORMS}"
+        ) from err
     data: dict[str, Any] = {"kind": kind}
     if kind == "fat-tree":
         data |= {"down": numbers[0::2], "up": numbers[1::2]}
     elif kind == "dragonfly":
         if len(numbers) not in (3, 4):
             raise UsageError(
-                f"--topology {told}: a dragonfly is groups, switches of a group, nodes of a switch"
-                " and perhaps cables of a switch to other groups: dragonfly:9,4,2,2"
+                f"--topology {description}: a dragonfly is groups, switches of a group, nodes of"
+                " a switch and perhaps cables of a switch to other groups: dragonfly:9,4,2,2"
             )
         data |= dict(zip(_DRAGONFLY, numbers, strict=False))
     else:
@@ -80,7 +84,7 @@ def _of_short(told: str, found: re.Match[str]) -> dict[str, Any]:
     data |= {"latency": latency} if latency else {}
     problem = first_problem(data, load_schema("topology-1"))
     if problem:
-        raise UsageError(f"--topology {told}: {problem}; write {_FORMS}")
+        raise UsageError(f"--topology {description}: {problem}; write {_FORMS}")
     return data
 
 
@@ -117,18 +121,18 @@ def _about(source: str, data: Mapping[str, Any], nodes: int) -> About:
 
 
 def _extra(source: str, data: Mapping[str, Any]) -> Extra:
-    told = data.get("latency")
-    if told is None:
+    latency = data.get("latency")
+    if latency is None:
         return Extra()
-    if isinstance(told, Mapping):
-        nbytes, ns = tuple(map(float, told["bytes"])), tuple(map(float, told["ns"]))
+    if isinstance(latency, Mapping):
+        nbytes, ns = tuple(map(float, latency["bytes"])), tuple(map(float, latency["ns"]))
         if len(nbytes) != len(ns) or list(nbytes) != sorted(set(nbytes)):
             raise P3SError(f"{source}: latency: bytes must ascend, with one of ns for each")
         return Extra(nbytes, ns, True)
-    found = ns_of(told)
-    if found is None:
-        raise P3SError(f"{source}: latency {told[:40]} is no time; write it like 300ns or 2us")
-    return Extra((0.0,), (found,), True)
+    latency_ns = ns_of(latency)
+    if latency_ns is None:
+        raise P3SError(f"{source}: latency {latency[:40]} is no time; write it like 300ns or 2us")
+    return Extra((0.0,), (latency_ns,), True)
 
 
 def _speeds(source: str, data: Mapping[str, Any], levels: int, first: int) -> tuple[float, ...]:
@@ -136,17 +140,19 @@ def _speeds(source: str, data: Mapping[str, Any], levels: int, first: int) -> tu
 
     ``first``: the level that a list of speeds begins with.
     """
-    told = data.get("speed")
-    if told is None:
+    stated = data.get("speed")
+    if stated is None:
         return (math.nan,) * levels
-    if isinstance(told, str):
-        told, first = [told] * levels, 0
-    texts = list(told)
-    found = [speed_of(text) for text in texts]
-    if len(texts) != levels - first or None in found:
-        what = "a speed for each of" if len(texts) != levels - first else "speeds like 1Gbit/s for"
-        raise P3SError(f"{source}: speed needs {what} {levels - first} levels of cables")
-    return (*(math.nan,) * first, *(speed for speed in found if speed is not None))
+    if isinstance(stated, str):
+        stated, first = [stated] * levels, 0
+    texts = list(stated)
+    speeds = [speed_of(text) for text in texts]
+    if len(texts) != levels - first or None in speeds:
+        expected = (
+            "a speed for each of" if len(texts) != levels - first else "speeds like 1Gbit/s for"
+        )
+        raise P3SError(f"{source}: speed needs {expected} {levels - first} levels of cables")
+    return (*(math.nan,) * first, *(speed for speed in speeds if speed is not None))
 
 
 def _fat_tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
@@ -193,24 +199,26 @@ def _tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
     entries = []
     for number, entry in enumerate(data["tree"]):
         where = f"tree[{number}]"
-        told = entry.get("speed", data.get("speed"))
-        speed = math.nan if told is None else speed_of(str(told))
+        stated = entry.get("speed", data.get("speed"))
+        speed = math.nan if stated is None else speed_of(str(stated))
         if speed is None:
-            raise P3SError(f"{source}, {where}: {told!r:.40} is no speed; write it like 100Gbit/s")
+            raise P3SError(
+                f"{source}, {where}: {stated!r:.40} is no speed; write it like 100Gbit/s"
+            )
         entries.append(
             Entry(where, entry["switch"], entry.get("nodes", ""), entry.get("switches", ""), speed)
         )
     return _of_switches(built(source, entries), data, source)
 
 
-def _of_switches(found: Tree | Graph, data: Mapping[str, Any], source: str) -> Fabric:
-    if isinstance(found, Graph):
+def _of_switches(network: Tree | Graph, data: Mapping[str, Any], source: str) -> Fabric:
+    if isinstance(network, Graph):
         raise P3SError(
             f"{source}: these switches are no tree, so that the ways of messages are not known; "
             f"give a description like {_FORMS}"
         )
-    about = _about(source, {**data, "hosts": ""}, found.nodes)
-    return replace(found, about=replace(found.about, extra=about.extra, fair=about.fair))
+    about = _about(source, {**data, "hosts": ""}, network.nodes)
+    return replace(network, about=replace(network.about, extra=about.extra, fair=about.fair))
 
 
 #: How a network of a kind is made, the keys that it needs, and those that it may have.
@@ -226,9 +234,9 @@ _KINDS: Mapping[str, tuple[_Make, Sequence[str], Sequence[str]]] = {
 
 def _check_size(source: str, nodes: int, cables: int) -> None:
     """Raise P3SError for too many nodes, or cables between switches."""
-    for number, most, what in ((nodes, _MOST_NODES, "nodes"), (cables, _MOST_CABLES, "cables")):
+    for number, most, noun in ((nodes, _MOST_NODES, "nodes"), (cables, _MOST_CABLES, "cables")):
         if number > most:
-            raise P3SError(f"{source}: {number:,} {what} are more than {most:,}")
+            raise P3SError(f"{source}: {number:,} {noun} are more than {most:,}")
 
 
 def name_nodes(fabric: Fabric, hosts: Sequence[str]) -> Fabric:

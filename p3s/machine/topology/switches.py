@@ -85,7 +85,7 @@ def slurm(source: str, text: str) -> Tree:
         name = fields.get("switchname")
         if name is None or not ("nodes" in fields or "switches" in fields):
             raise P3SError(f"{source}, line {number}: no SwitchName with Nodes or Switches")
-        speed = _speed(fields.get("linkspeed", ""), source, number)
+        speed = _parse_speed(fields.get("linkspeed", ""), source, number)
         if "linkspeed" in fields and np.isnan(speed):
             unknown.append(f"{fields['linkspeed']} of {name}")
         entries.append(
@@ -141,12 +141,12 @@ def built(source: str, entries: Sequence[Entry], notes: tuple[str, ...] = ()) ->
     up = _above(source, tuple(names), children)
     hosts, switch_of = _hanging(nodes)
     rate = np.append(np.full(len(hosts), np.nan), np.array(speeds, dtype=np.float64))
-    made = Tree(About(source, hosts, notes=notes), switch_of, up, rate, tuple(names))
+    tree = Tree(About(source, hosts, notes=notes), switch_of, up, rate, tuple(names))
     roots = switch_of
     while (up[roots] >= 0).any():
         roots = np.where(up[roots] >= 0, up[roots], roots)
-    more = _root_notes(source, [made.names[root] for root in np.unique(roots).tolist()])
-    return replace(made, about=replace(made.about, notes=(*notes, *more)))
+    more = _root_notes(source, [tree.names[root] for root in np.unique(roots).tolist()])
+    return replace(tree, about=replace(tree.about, notes=(*notes, *more)))
 
 
 def _root_notes(source: str, roots: Sequence[str]) -> list[str]:
@@ -165,8 +165,8 @@ def _above(source: str, names: Sequence[str], children: Sequence[Sequence[str]])
     """Return the switch above each."""
     index = {name: i for i, name in enumerate(names)}
     up = np.full(len(names), -1, dtype=np.int64)
-    for parent, those in enumerate(children):
-        for child in those:
+    for parent, children_of in enumerate(children):
+        for child in children_of:
             if child not in index:
                 raise P3SError(
                     f"{source}: switch {names[parent]} has a switch {child} below it "
@@ -184,31 +184,31 @@ def _above(source: str, names: Sequence[str], children: Sequence[Sequence[str]])
 def _hanging(nodes: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], Ints]:
     """Return the hosts and the switch of each; of a node with two networks the first counts."""
     switch_of: dict[str, int] = {}
-    for number, here in enumerate(nodes):
-        for host in here:
+    for number, hosts in enumerate(nodes):
+        for host in hosts:
             switch_of.setdefault(host, number)
     return tuple(switch_of), np.array(list(switch_of.values()), dtype=np.int64)
 
 
-def _speed(text: str, source: str, number: int) -> float:
+def _parse_speed(text: str, source: str, number: int) -> float:
     """Return bytes per ns of a text like 200Gbit/s; NaN for none and for a bare number.
 
     The unit of the bare number of Slurm's own LinkSpeed is arbitrary (topology.conf(5)).
     """
     if not text or text.isdigit():
         return float("nan")
-    found = speed_of(text)
-    if found is None:
+    rate = speed_of(text)
+    if rate is None:
         raise P3SError(
             f"{source}, line {number}: LinkSpeed={text[:40]} is no speed; write it like "
             "100Gbit/s or 12.5GB/s"
         )
-    return found
+    return rate
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
     """Return the lines that say something, with their numbers; a backslash continues a line."""
-    found = []
+    logical_lines = []
     begun, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         part = line.split("#", 1)[0].rstrip()
@@ -217,11 +217,11 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
             begun += part[:-1] + " "
             continue
         if (begun + part).strip():
-            found.append((first, (begun + part).strip()))
+            logical_lines.append((first, (begun + part).strip()))
         begun, first = "", 0
     if begun.strip():
-        found.append((first, begun.strip()))
-    return found
+        logical_lines.append((first, begun.strip()))
+    return logical_lines
 
 
 def netloc(source: str, text: str) -> Tree | Graph:
@@ -311,11 +311,11 @@ def _root_tree(graph: Graph, gbits_of: dict[tuple[int, int], float]) -> Tree | G
 def _netloc_edges(line: str, index: dict[str, int]) -> list[tuple[str, str, float]]:
     """Return the edges of one node, with their Gbit/s: fields whose own fields are counted over."""
     fields = line.split(",")
-    here, found, at = fields[0], [], 1
+    node, edges, at = fields[0], [], 1
     per_link = 9
     while at + 3 < len(fields):
         if fields[at] not in index:
             raise ValueError(f"unknown node {fields[at][:24]!r}")
-        found.append((here, fields[at], float(fields[at + 1])))
+        edges.append((node, fields[at], float(fields[at + 1])))
         at += 4 + per_link * int(fields[at + 3])
-    return found
+    return edges

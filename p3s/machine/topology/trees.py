@@ -88,11 +88,11 @@ class Tree(Fabric):
 
     def levels(self) -> tuple[Level, ...]:
         """Return the switches of the nodes, those above them and so on."""
-        found, place = [], self.switch_of
+        levels_found, place = [], self.switch_of
         for level in range(1, self.chain.shape[1] + 1):
-            found.append(_level(level, place))
+            levels_found.append(_level(level, place))
             place = np.where(self.up[place] < 0, place, self.up[place])
-        return several(found)
+        return several(levels_found)
 
     def trunks(self) -> Ints:
         """Return the ends: cable ``nodes`` + s is the one above switch s (the root has none)."""
@@ -113,7 +113,7 @@ class Tree(Fabric):
         )
         return compress([*up[::-1], *down], len(first))
 
-    def _passed(self, first: Ints, second: Ints) -> Ints:
+    def _links_passed(self, first: Ints, second: Ints) -> Ints:
         """Return how many links between switches messages pass."""
         up, down = self._ways(first, second)
         return np.asarray((up >= 0).sum(axis=1) + (down >= 0).sum(axis=1), dtype=np.int64)
@@ -178,10 +178,10 @@ class Graph(Fabric):
         far = shortest_path(graph.tocsr(), directed=False, unweighted=True, indices=first)
         return np.asarray(np.where(np.isfinite(far), far, -1), dtype=np.int64)
 
-    def _passed(self, first: Ints, second: Ints) -> Ints:
+    def _links_passed(self, first: Ints, second: Ints) -> Ints:
         """Return how many links between switches messages pass at least."""
-        some, row = np.unique(self.switch_of[first], return_inverse=True)
-        return np.asarray(self.hops(some)[row, self.switch_of[second]], dtype=np.int64)
+        switches, row = np.unique(self.switch_of[first], return_inverse=True)
+        return np.asarray(self.hops(switches)[row, self.switch_of[second]], dtype=np.int64)
 
 
 def one_switch(nodes: int) -> FatTree:
@@ -215,9 +215,9 @@ class FatTree(Fabric):
         number = [math.prod(down[level + 1 :]) * each for level, each in enumerate(copies)]
         cables = [nodes, *(each * up for each, up in zip(number, above, strict=False))]
         levels = zip(down, above, strict=False)
-        told = ", then ".join(f"{below} below a switch and {up} above" for below, up in levels)
+        shape = ", then ".join(f"{below} below a switch and {up} above" for below, up in levels)
         self._derive(
-            text=f"fat tree, {told}" if above else "one switch",
+            text=f"fat tree, {shape}" if above else "one switch",
             switch_of=np.arange(nodes) // down[0],
             switches=sum(number),
             rate=rates(*zip(cables, self.speed, strict=True)),

@@ -44,12 +44,15 @@ def curve_of(prediction: Prediction) -> Curve:
     if len(times) < 2:
         return _none(why_not)
     try:
-        made = fit_series(from_mapping(times))
-        said = made.say(sorted({row.n for row in prediction.counts}))
+        baseline = fit_series(from_mapping(times))
+        estimates = baseline.say(sorted({row.n for row in prediction.counts}))
     except P3SError as error:
         return _none(f"no regression of run times: {error}")
-    sentences = [_what(made, said[-1], measured), _where_apart(prediction, made, said)]
-    rows = [each for each in said if each.n >= max(made.counts) and each.ends[0] > 0]
+    sentences = [
+        _describe_regression(baseline, estimates[-1], measured),
+        _where_apart(prediction, baseline, estimates),
+    ]
+    rows = [each for each in estimates if each.n >= max(baseline.counts) and each.ends[0] > 0]
     rows = rows if len(rows) > 1 else []
     return Curve(
         _LEGEND,
@@ -66,21 +69,21 @@ def _none(why: str) -> Curve:
     return Curve(_LEGEND, (), (), (), (), [visible(text, 600)])
 
 
-def _what(made: Baseline, said: BaselineEstimate, measured: bool) -> str:
+def _describe_regression(baseline: Baseline, estimate: BaselineEstimate, measured: bool) -> str:
     """Return what the regression rests on, and what it says of a count."""
-    low, high = said.ends
-    what = "the run times" if measured else "the predicted times"
-    error = made.choice.held_error
+    low, high = estimate.ends
+    times_name = "the run times" if measured else "the predicted times"
+    error = baseline.choice.held_error
     how = (
         "its form could not be tested"
         if error is None
-        else f"off by {percent(error)} at {join(made.held_out)} when fitted without "
-        + ("them" if len(made.held_out) > 1 else "it")
+        else f"off by {percent(error)} at {join(baseline.held_out)} when fitted without "
+        + ("them" if len(baseline.held_out) > 1 else "it")
     )
     return (
-        f"A regression of {what} at {join(made.counts)} processes ({made.family}, {how}) says "
-        f"{seconds(said.seconds)} ({ends(seconds(low), seconds(high))}) at {processes(said.n)}, "
-        f"{said.ratio:.3g} times the largest of them."
+        f"A regression of {times_name} at {join(baseline.counts)} processes ({baseline.family},"
+        f" {how}) says {seconds(estimate.seconds)} ({ends(seconds(low), seconds(high))})"
+        f" at {processes(estimate.n)}, {estimate.ratio:.3g} times the largest of them."
     )
 
 
@@ -92,36 +95,38 @@ def join(counts: Sequence[int]) -> str:
     return join_words(texts)
 
 
-def _where_apart(prediction: Prediction, made: Baseline, said: Sequence[BaselineEstimate]) -> str:
+def _where_apart(
+    prediction: Prediction, baseline: Baseline, estimates: Sequence[BaselineEstimate]
+) -> str:
     """Return where prediction and regression differ most, above the counts that it rests on."""
-    known = {each.n: each for each in said if each.n > max(made.counts)}
+    estimate_at = {each.n: each for each in estimates if each.n > max(baseline.counts)}
     apart: list[tuple[float, Count, BaselineEstimate]] = [
-        (row.time_s / known[row.n].seconds, row, known[row.n])
+        (row.time_s / estimate_at[row.n].seconds, row, estimate_at[row.n])
         for row in prediction.counts
-        if row.n in known and row.time_s
+        if row.n in estimate_at and row.time_s
     ]
     ratio, row, each = max(apart, key=lambda one: abs(one[0] - 1), default=(1.0, None, None))
     if row is None or each is None or abs(ratio - 1) <= DISAGREE:
         return f"The two differ by at most {percent(DISAGREE)} at all predicted counts."
     low, high = each.ends
     overlap = (row.low_s or row.time_s) <= high and (row.high_s or row.time_s) >= low
-    held = "" if overlap else ", and their intervals have nothing in common"
+    overlap_text = "" if overlap else ", and their intervals have nothing in common"
     more = "longer" if ratio > 1 else "shorter"
     return (
         f"At {processes(row.n)} the prediction is {percent(abs(ratio - 1))} {more} than the "
-        f"regression ({seconds(row.time_s)} against {seconds(each.seconds)}){held}: "
-        f"{_reach(made, each)}."
+        f"regression ({seconds(row.time_s)} against {seconds(each.seconds)}){overlap_text}: "
+        f"{_reach(baseline, each)}."
     )
 
 
-def _reach(made: Baseline, said: BaselineEstimate) -> str:
+def _reach(baseline: Baseline, estimate: BaselineEstimate) -> str:
     """Say what of the regression makes it doubtful."""
-    far = said.ratio > TESTED_RATIO
+    far = estimate.ratio > TESTED_RATIO
     beyond = f", such regressions were tried up to {TESTED_RATIO:g}" if far else ""
-    error = made.choice.held_error
+    error = baseline.choice.held_error
     off = (
         ""
         if error is None or error < _OFF
         else f" and was off by {percent(error)} already at the largest run, held out"
     )
-    return f"the regression reaches {said.ratio:.3g} times beyond its largest run{off}{beyond}"
+    return f"the regression reaches {estimate.ratio:.3g} times beyond its largest run{off}{beyond}"

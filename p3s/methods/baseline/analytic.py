@@ -52,26 +52,26 @@ _ALIKE, _FEWEST, _LEAST_SHARE, _CONFIDENCE = 6.0, 5, 0.05, 0.90
 
 def read_table(source: Path) -> Table:
     """Return an iteration of each run of a study or table as columns: times in s, counts, bytes."""
-    found = table_of(times_in(source) if source.is_dir() else read(source), Reading("n-1")).table
-    if missing := [name for name in _NEEDED if name not in found.columns]:
+    table = table_of(times_in(source) if source.is_dir() else read(source), Reading("n-1")).table
+    if missing := [name for name in _NEEDED if name not in table.columns]:
         raise P3SError(
             f"{source}: no {join_words(missing)}, which equations 3.1 to 3.7 need; trace with p3s "
             f"characterize --counters {CYCLES},{INSTRUCTIONS},{CACHE},{TLB}, or add these columns"
         )
-    return found
+    return table
 
 
 def times_in(root: Path) -> Times:
     """Return the time of an iteration of every run of a study, what else is known as inputs."""
     runs = []
     for setting, traces in traces_in(root):
-        given = {name: float(value) for name, value in setting.items()}
-        others = [name for name in given if name != THREADS] or ["workload"]
-        given["workload"] = given.pop(others[0], 1.0)
+        values = {name: float(value) for name, value in setting.items()}
+        others = [name for name in values if name != THREADS] or ["workload"]
+        values["workload"] = values.pop(others[0], 1.0)
         for n in sorted({run.np for run in traces.runs if run.np > 1} - traces.unused):
             for record in traces.complete(n):
-                found = given | time_iteration(read_run(record.path, whole=True))
-                runs.append(RunTime(n, found.pop("seconds"), record.rep, tuple(found.items())))
+                row = values | time_iteration(read_run(record.path, whole=True))
+                runs.append(RunTime(n, row.pop("seconds"), record.rep, tuple(row.items())))
     return Times(tuple(runs))
 
 
@@ -111,8 +111,8 @@ def _time_worker(run: RunTrace, number: int, turns: int) -> dict[str, float]:
     if run.work_unit == INSTRUCTIONS:
         columns[INSTRUCTIONS] = rank.work
     columns["mu_w"] = 1e-9 * (rank.start_ns - np.roll(rank.start_ns + rank.elapsed_ns, 1))
-    known = ("mu_w", CYCLES, INSTRUCTIONS, CACHE, TLB)
-    return {name: float(columns[name][at].mean()) for name in known if name in columns}
+    columns_used = ("mu_w", CYCLES, INSTRUCTIONS, CACHE, TLB)
+    return {name: float(columns[name][at].mean()) for name in columns_used if name in columns}
 
 
 class Node:
@@ -157,18 +157,20 @@ class Law:
     @property
     def text(self) -> str:
         """The expression with its numbers."""
-        known = dict(zip(Prototype(self.expression).coefficients, self.coefficients, strict=True))
-        return re.sub(r"b\d", lambda match: f"{known[match[0]]:.4g}", self.expression)
+        value_of = dict(
+            zip(Prototype(self.expression).coefficients, self.coefficients, strict=True)
+        )
+        return re.sub(r"b\d", lambda match: f"{value_of[match[0]]:.4g}", self.expression)
 
 
-def fit_law(what: str, forms: Sequence[str], columns: Mapping[str, Floats], y: Floats) -> Law:
+def fit_law(quantity: str, forms: Sequence[str], columns: Mapping[str, Floats], y: Floats) -> Law:
     """Return the form with fewest coefficients among those about as likely as the best (AICc).
 
     Squares of relative errors are least. P3SError for a value that is not above 0.
     """
     if not (y > 0).all():
-        raise P3SError(f"{what}: 0 or less in some runs; leave out those that counted nothing")
-    found = []
+        raise P3SError(f"{quantity}: 0 or less in some runs; leave out those that counted nothing")
+    candidates = []
     for form in forms:
         rows = Prototype(form).design(columns) / y[:, None]
         solved, rank = least_norm(rows, np.ones(len(y)))
@@ -178,9 +180,9 @@ def fit_law(what: str, forms: Sequence[str], columns: Mapping[str, Floats], y: F
             # Rounding, where a form is exact, is no misfit that could be smaller.
             likely = len(y) * math.log(max(error, 1e-24))
             aicc = likely + 2 * (size + 1) * (1 + (size + 2) / free) if free > 0 else math.inf
-            found.append((size, aicc, Law(form, tuple(solved.tolist()), math.sqrt(error))))
-    limit = min(aicc for _, aicc, _ in found) + _ALIKE
-    return min((each for each in found if each[1] <= limit), key=lambda each: each[:2])[2]
+            candidates.append((size, aicc, Law(form, tuple(solved.tolist()), math.sqrt(error))))
+    limit = min(aicc for _, aicc, _ in candidates) + _ALIKE
+    return min((each for each in candidates if each[1] <= limit), key=lambda each: each[:2])[2]
 
 
 @dataclass(frozen=True)
@@ -209,13 +211,13 @@ def fit_overlaps(penalty: Floats, terms: Mapping[str, Floats]) -> dict[str, Fact
             f"{len(penalty)} runs: eq. 3.7 needs {_FEWEST}; trace more counts, threads or workloads"
         )
     rows = np.stack([*terms.values(), np.ones(len(penalty))], axis=-1) / np.abs(penalty)[:, None]
-    found, rank = least_norm(rows, np.sign(penalty))
-    missed, free = rows @ found - np.sign(penalty), max(len(penalty) - rank, 1)
+    factors, rank = least_norm(rows, np.sign(penalty))
+    missed, free = rows @ factors - np.sign(penalty), max(len(penalty) - rank, 1)
     scale = np.linalg.norm(rows, axis=0)
     spread = np.diag(np.linalg.pinv((rows / scale).T @ (rows / scale))) / scale**2
     wide = np.sqrt(spread * (missed @ missed) / free) * student.ppf((1 + _CONFIDENCE) / 2, free)
     wide = wide if rank == len(scale) else np.full(len(scale), math.inf)
-    each = zip(terms, found, wide, np.median(np.abs(found * rows), axis=0), strict=False)
+    each = zip(terms, factors, wide, np.median(np.abs(factors * rows), axis=0), strict=False)
     return {name: Factor(*map(float, numbers)) for name, *numbers in each}
 
 
@@ -229,16 +231,16 @@ class WorkerModel:
 
     def terms(self, node: Node, columns: Mapping[str, Floats]) -> dict[str, Floats]:
         """Return the terms of eq. 3.1 to 3.4 in s at rows of W, K and T, and their sum."""
-        said = {name: law.at(columns) for name, law in self.laws.items()}
-        found = {
-            "master": said["mu_m"],
-            "to workers": columns["workers"] * node.messages(said["out_bytes"]),
-            INSTRUCTIONS: self.cpi * said[INSTRUCTIONS] / node.hertz(columns["threads"]),
-            **{name: s * self.overlaps[name].value for name, s in node.misses(said).items()},
+        work = {name: law.at(columns) for name, law in self.laws.items()}
+        terms_by_name = {
+            "master": work["mu_m"],
+            "to workers": columns["workers"] * node.messages(work["out_bytes"]),
+            INSTRUCTIONS: self.cpi * work[INSTRUCTIONS] / node.hertz(columns["threads"]),
+            **{name: s * self.overlaps[name].value for name, s in node.misses(work).items()},
             "regions": np.array([node.openmp.fork_join(t) for t in columns["threads"].tolist()]),
-            "back": node.messages(said["back_bytes"]),
+            "back": node.messages(work["back_bytes"]),
         }
-        return {**found, "iteration": np.sum(list(found.values()), axis=0)}
+        return {**terms_by_name, "iteration": np.sum(list(terms_by_name.values()), axis=0)}
 
 
 def fit_model(table: Table, node: Node, cpi: float | None = None) -> WorkerModel:
@@ -250,7 +252,7 @@ def fit_model(table: Table, node: Node, cpi: float | None = None) -> WorkerModel
     misses = node.misses(c)
     forms = {"mu_m": (*_POWERS, *_SUMS), "out_bytes": _BYTES, "back_bytes": _BYTES}
     forms |= dict.fromkeys((INSTRUCTIONS, *misses), SHARED)
-    laws = {name: fit_law(name, those, c, c[name]) for name, those in forms.items()}
+    laws = {name: fit_law(name, law_forms, c, c[name]) for name, law_forms in forms.items()}
     penalty = c["mu_w"] - cpi * c[INSTRUCTIONS] / node.hertz(c["threads"])
     return WorkerModel(cpi, laws, fit_overlaps(penalty, misses))
 
@@ -259,8 +261,8 @@ def held_out(table: Table, node: Node, cpi: float) -> str:
     """Say how far a model of the runs without those of most workers misses these."""
     most = table.columns["workers"] == table.columns["workers"].max()
     try:
-        told = fit_model(table.only(~most), node, cpi).terms(node, table.only(most).columns)
+        terms = fit_model(table.only(~most), node, cpi).terms(node, table.only(most).columns)
     except P3SError:
         return "nothing is held out: too few runs"
-    error = float(np.mean(np.abs(told["iteration"] / table.y[most] - 1)))
+    error = float(np.mean(np.abs(terms["iteration"] / table.y[most] - 1)))
     return f"fitted without those of most workers, these are missed by {percent(error)}"

@@ -47,17 +47,17 @@ def collect(
 
     pattern = _pattern(time_from)
     stdin = standard_input.take_input()
-    there = _read_existing(path, command)
+    stored = _read_existing(path, command)
     inputs = inputs or {}
-    given_stdin = _standard_inputs(path, there, inputs, stdin)
-    runs = list(there.runs)
-    listed = _merge_extents(path, there, extents or {})
-    facts: dict[str, Any] = {**there.facts, "command": list(command), "machine": _machine()}
+    given_stdin = _standard_inputs(path, stored, inputs, stdin)
+    runs = list(stored.runs)
+    listed = _merge_extents(path, stored, extents or {})
+    facts: dict[str, Any] = {**stored.facts, "command": list(command), "machine": _machine()}
     facts[standard_input.KEY] = given_stdin
     if listed:
         facts["dims"] = {str(n): list(dims) for n, dims in sorted(listed.items())}
-    given = tuple(sorted(inputs.items()))
-    before = {n: sum(run.n == n and run.inputs == given for run in runs) for n in counts}
+    values = tuple(sorted(inputs.items()))
+    before = {n: sum(run.n == n and run.inputs == values for run in runs) for n in counts}
     new: list[RunTime] = []
     # Iteration by iteration: what disturbs the machine for a while disturbs all counts, not one.
     for turn in range(repeats):
@@ -66,7 +66,7 @@ def collect(
             start(f"{name}: running")
             words = with_extents(command, n, listed)
             run = replace(
-                _once(words, n, timeout_s, pattern, stdin), inputs=given, repeat=before[n] + turn
+                _once(words, n, timeout_s, pattern, stdin), inputs=values, repeat=before[n] + turn
             )
             new.append(run)
             write(path, Times((*runs, *new), facts=facts))
@@ -77,20 +77,22 @@ def collect(
 
 
 def _merge_extents(
-    path: Path, there: Times, given: Mapping[int, tuple[int, ...]]
+    path: Path, stored: Times, extents: Mapping[int, tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
     """Return the extents of the process grid by count, those of earlier runs included."""
     try:
-        found = {int(n): tuple(map(int, dims)) for n, dims in there.facts.get("dims", {}).items()}
+        known_extents = {
+            int(n): tuple(map(int, dims)) for n, dims in stored.facts.get("dims", {}).items()
+        }
     except (AttributeError, TypeError, ValueError) as error:
         raise DamagedFile(f"{path}: its dims are no extents by count") from error
-    for n, dims in given.items():
-        if found.get(n, dims) != dims:
+    for n, dims in extents.items():
+        if known_extents.get(n, dims) != dims:
             raise UsageError(
                 f"--dims {n}={shape(dims)}: {path} holds runs at {n} processes as "
-                f"{shape(found[n])}; name another file with -o"
+                f"{shape(known_extents[n])}; name another file with -o"
             )
-    return {**found, **given}
+    return {**known_extents, **extents}
 
 
 def _pattern(text: str) -> re.Pattern[str] | None:
@@ -111,30 +113,30 @@ def _pattern(text: str) -> re.Pattern[str] | None:
 def _read_existing(path: Path, command: Sequence[str]) -> Times:
     if not path.exists():
         return Times(())
-    there = read(path)
-    found = there.facts.get("command")
-    if found is not None and list(found) != list(command):
+    existing = read(path)
+    stored_command = existing.facts.get("command")
+    if stored_command is not None and list(stored_command) != list(command):
         raise UsageError(f"{path}: holds run times of another command; name another file with -o")
-    return there
+    return existing
 
 
 def _standard_inputs(
-    path: Path, there: Times, inputs: Mapping[str, float], stdin: StandardInput
+    path: Path, existing: Times, inputs: Mapping[str, float], stdin: StandardInput
 ) -> dict[str, object]:
     """Return the records of what runs had on standard input, by the inputs they were labelled with.
 
     Raises UsageError where runs with the same inputs had something else on it.
     """
-    known = there.facts.get("stdin", {})
+    records = existing.facts.get("stdin", {})
     name = ",".join(f"{key}={value:g}" for key, value in sorted(inputs.items()))
-    if not isinstance(known, dict):
+    if not isinstance(records, dict):
         raise DamagedFile(f"{path}: its stdin is no table")
-    if known.get(name, stdin.as_info()) != stdin.as_info():
+    if records.get(name, stdin.as_info()) != stdin.as_info():
         raise UsageError(
             f"{path}: holds run times with another standard input; give the same with < FILE, or"
             " name another file with -o"
         )
-    return {**known, name: stdin.as_info()}
+    return {**records, name: stdin.as_info()}
 
 
 def _machine() -> str:
@@ -189,12 +191,12 @@ def _code(directory: Path) -> int | None:
 def _find_printed_time(pattern: re.Pattern[str], directory: Path) -> tuple[float | None, str]:
     """Return the last time that a program printed, or why there is none."""
     for name in ("stdout.txt", "stderr.txt"):
-        found = pattern.findall((directory / name).read_text(errors="replace"))
-        if found:
+        times_printed = pattern.findall((directory / name).read_text(errors="replace"))
+        if times_printed:
             try:
-                seconds = float(found[-1])
+                seconds = float(times_printed[-1])
             except ValueError:
-                return None, f"printed {found[-1]!r:.40} as its time"
+                return None, f"printed {times_printed[-1]!r:.40} as its time"
             if not 0 < seconds < float("inf"):
                 return None, f"printed {seconds:g} s as its time"
             return seconds, ""

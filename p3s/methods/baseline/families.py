@@ -96,28 +96,28 @@ class Family:
         knots = regression.knots_of(data.n) if self.knots else np.zeros(0)
         columns = self.columns(data.n, data.inputs, knots)
         if self.positive:
-            found = nonnegative(columns, data.seconds, weights)
+            solution = nonnegative(columns, data.seconds, weights)
         elif self.logs:
             # A small error of log2 T is a relative one: a residual in seconds is T times as large.
-            wanted, factors = np.log2(data.seconds), weights * data.seconds
-            found = regression.solve(columns, wanted, factors, self.name)
+            logarithms, factors = np.log2(data.seconds), weights * data.seconds
+            solution = regression.solve(columns, logarithms, factors, self.name)
         else:
-            found = regression.solve(columns, data.seconds, weights, self.name)
-        made: Parameters = {"knots": knots.tolist()} if self.knots else {}
-        rest = found.tolist()
+            solution = regression.solve(columns, data.seconds, weights, self.name)
+        parameters: Parameters = {"knots": knots.tolist()} if self.knots else {}
+        rest = solution.tolist()
         for key, size in self.keys.items():
             count = 1 if size == 0 else len(rest) if size < 0 else size
-            made[key], rest = (rest[:count] if size else rest[0]), rest[count:]
-        if _FACTOR in made:
-            made[_FACTOR] = float(np.exp2(made[_FACTOR]))
-        return {**made, "n_params": len(found)}
+            parameters[key], rest = (rest[:count] if size else rest[0]), rest[count:]
+        if _FACTOR in parameters:
+            parameters[_FACTOR] = float(np.exp2(parameters[_FACTOR]))
+        return {**parameters, "n_params": len(solution)}
 
     def evaluate(self, p: Parameters, q: Floats, x: Floats) -> Floats:
         """Return seconds at counts and inputs, a row each."""
-        known = {**p, _FACTOR: np.log2(p[_FACTOR])} if _FACTOR in self.keys else p
-        found = np.concatenate([np.atleast_1d(known[key]) for key in self.keys])
-        told = self.columns(q, x, np.array(p.get("knots", ()))) @ found
-        return np.asarray(np.exp2(told) if self.logs else told)
+        scaled = {**p, _FACTOR: np.log2(p[_FACTOR])} if _FACTOR in self.keys else p
+        coefficients = np.concatenate([np.atleast_1d(scaled[key]) for key in self.keys])
+        values = self.columns(q, x, np.array(p.get("knots", ()))) @ coefficients
+        return np.asarray(np.exp2(values) if self.logs else values)
 
 
 @dataclass(frozen=True)
@@ -300,19 +300,19 @@ def interval(
         if len(points) >= _MANY
         else _residuals(points, fitted, rng)
     )
-    found = []
+    draws_found = []
     for _ in range(draws):
         data = next(draw)
         try:
             again = fit(fitted.family, data, weights_of(weights, data.seconds))
         except P3SError:  # drawn too few distinct counts
             continue
-        told = again.predict(where, inputs)
-        if np.isfinite(told).all():
-            found.append(told)
-    if len(found) < draws / 2:
+        times_drawn = again.predict(where, inputs)
+        if np.isfinite(times_drawn).all():
+            draws_found.append(times_drawn)
+    if len(draws_found) < draws / 2:
         return None
-    low, high = np.quantile(np.array(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    low, high = np.quantile(np.array(draws_found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     middle = fitted.predict(where, inputs)
     return np.minimum(low, middle), np.maximum(high, middle)
 
@@ -351,8 +351,8 @@ def _residuals(
     """Put residuals on the fitted curve, for ever."""
     data = Data.of(points, fitted.inputs)
     curve = np.maximum(fitted.predict(data.n, data.inputs), 1e-12 * data.seconds)
-    lost = math.sqrt(len(points) / (len(points) - _count_freedom(fitted)))
-    off = np.log(data.seconds / curve) * lost
+    freedom = math.sqrt(len(points) / (len(points) - _count_freedom(fitted)))
+    off = np.log(data.seconds / curve) * freedom
     off = off - off.mean()
     while True:
         # Signs are drawn too: a handful of residuals has hardly two alike.

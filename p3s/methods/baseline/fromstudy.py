@@ -63,18 +63,18 @@ def _runs(traces: Traces, shared: set[int]) -> Iterator[RunTime]:
             if str(trace.work_origin).startswith(_EMULATOR):
                 yield RunTime(np, None, record.rep, why="counted in an emulator")
                 continue
-            found = run_times(trace)
-            if not found.wall_s > 0:
+            times = run_times(trace)
+            if not times.wall_s > 0:
                 yield RunTime(np, None, record.rep, why="recorded no time")
                 continue
             if record.info.get("oversubscribed", True):
                 shared.add(np)
             code = record.info.get("exit_code")
-            yield RunTime(np, found.wall_s, record.rep, exit_code=code)
-            if math.isfinite(found.work_s) and 0 < found.work_s < found.wall_s:
+            yield RunTime(np, times.wall_s, record.rep, exit_code=code)
+            if math.isfinite(times.work_s) and 0 < times.work_s < times.wall_s:
                 for part, seconds in (
-                    ("compute", found.work_s),
-                    ("comm", found.wall_s - found.work_s),
+                    ("compute", times.work_s),
+                    ("comm", times.wall_s - times.work_s),
                 ):
                     yield RunTime(np, seconds, record.rep, component=part)
 
@@ -95,7 +95,7 @@ def measured_of(prediction: Prediction) -> tuple[dict[int, list[float]], str]:
     Only those that tell how fast the program is: runs whose ranks shared cores are left out. Of
     each count least and largest of its repeats are known.
     """
-    found: dict[int, list[float]] = {}
+    times_of: dict[int, list[float]] = {}
     shared = 0
     for row in prediction.counts:
         if row.measured_s is None:
@@ -106,9 +106,9 @@ def measured_of(prediction: Prediction) -> tuple[dict[int, list[float]], str]:
         times = [row.measured_s]
         if row.high_s is not None and row.high_s > row.measured_s:
             times.append(row.high_s)
-        found[row.n] = times
-    if len(found) >= 2:
-        return found, ""
+        times_of[row.n] = times
+    if len(times_of) >= 2:
+        return times_of, ""
     if shared:
         return {}, (
             "no regression of run times: those of the small runs do not tell how fast the "

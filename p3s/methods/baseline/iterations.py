@@ -80,11 +80,11 @@ def read_iterations(paths: Iterable[Path]) -> list[Row]:
     Errors: P3SError with file and row for a column that is missing, a value of another kind, more
     times than workers, a T_c that is not the sum of mu, or a worker slower than its iteration.
     """
-    found = []
+    out = []
     for path in map(Path, paths):
         rows = parquet_rows(path) if path.suffix.lower() == ".parquet" else _csv(path)
-        found += [_row(row, f"{path}: row {number}") for number, row in enumerate(rows, 2)]
-    return found
+        out += [_row(row, f"{path}: row {number}") for number, row in enumerate(rows, 2)]
+    return out
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:
@@ -151,19 +151,19 @@ def runs(rows: Iterable[Row], statistic: str = "median", *, skip: int = 1) -> li
     """
     if statistic not in REDUCTIONS:
         raise UsageError(f"{statistic}: no statistic of iterations; one of {', '.join(REDUCTIONS)}")
-    of, found = REDUCTIONS[statistic], []
+    of, runs_found = REDUCTIONS[statistic], []
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         key = (row.app, row.machine, row.run, row.W, row.K, row.T, row.affinity)
         groups.setdefault(key, []).append(row)
-    for own in groups.values():
-        own.sort(key=lambda row: row.iteration)
-        kept, one = own[skip:] or own, own[0]
-        compute = tuple(of([row.mu[i] for row in kept]) for i in range(one.K))
-        seconds = of([row.T_iter for row in kept])
+    for rows_of_run in groups.values():
+        rows_of_run.sort(key=lambda row: row.iteration)
+        kept_rows, one = rows_of_run[skip:] or rows_of_run, rows_of_run[0]
+        compute = tuple(of([row.mu[i] for row in kept_rows]) for i in range(one.K))
+        seconds = of([row.T_iter for row in kept_rows])
         about = (one.app, one.machine, one.run, one.W, one.K, one.T, one.affinity)
-        found.append(Run(*about, seconds, compute, len(kept), tuple(own)))
-    return found
+        runs_found.append(Run(*about, seconds, compute, len(kept_rows), tuple(rows_of_run)))
+    return runs_found
 
 
 #: What is still accepted: time of the slowest worker over the mean, less 1; coefficients of
@@ -207,12 +207,12 @@ def check(
     communication (eq. 3.1).
     """
     t, mu = np.asarray(seconds, dtype=np.float64), np.asarray(compute, dtype=np.float64)
-    own = np.broadcast_to(np.asarray(master, dtype=np.float64), t.shape)
+    master_seconds = np.broadcast_to(np.asarray(master, dtype=np.float64), t.shape)
     if len(t) - skip >= _ITERATIONS:
-        t, mu, own = t[skip:], mu[skip:], own[skip:]
+        t, mu, master_seconds = t[skip:], mu[skip:], master_seconds[skip:]
     slowest, mean = mu.max(axis=1), mu.mean(axis=1)
     imbalance = float(np.median(np.where(mean > 0, slowest / np.where(mean > 0, mean, 1), 1))) - 1
-    rest = np.maximum(t - slowest - own, 0.0)
+    rest = np.maximum(t - slowest - master_seconds, 0.0)
     return _verdict(
         RunVerdict(
             (),
@@ -232,15 +232,15 @@ def variation(values: Floats) -> float:
     return float(np.std(values, ddof=1)) / mean if mean > 0 and len(values) > 1 else 0.0
 
 
-def _verdict(found: RunVerdict) -> RunVerdict:
-    heavy = found.share >= _SHARE
+def _verdict(verdict: RunVerdict) -> RunVerdict:
+    heavy = verdict.share >= _SHARE
     wrong = {
-        "too-few-iterations": found.iterations < _ITERATIONS,
-        "unbalanced": found.imbalance > _IMBALANCE,
-        "unstable-communication": heavy and found.communication_variation > _COMMUNICATION,
-        "unstable-iterations": found.iteration_variation > _ITERATION,
+        "too-few-iterations": verdict.iterations < _ITERATIONS,
+        "unbalanced": verdict.imbalance > _IMBALANCE,
+        "unstable-communication": heavy and verdict.communication_variation > _COMMUNICATION,
+        "unstable-iterations": verdict.iteration_variation > _ITERATION,
     }
-    return replace(found, codes=tuple(code for code, is_so in wrong.items() if is_so))
+    return replace(verdict, codes=tuple(code for code, is_so in wrong.items() if is_so))
 
 
 @dataclass(frozen=True)
@@ -268,18 +268,18 @@ def time_iterations(
     all workers (eq. 4.10), as an input. Errors: as of
     :func:`read_iterations`.
     """
-    found = runs(read_iterations(paths), statistic, skip=skip)
-    if not found:
+    all_runs = runs(read_iterations(paths), statistic, skip=skip)
+    if not all_runs:
         raise P3SError("no iterations in these tables; a line per iteration is needed")
-    kept = _shortest(found) if computed else found
-    seen: dict[tuple[object, ...], int] = {}
+    runs_used = _shortest(all_runs) if computed else all_runs
+    repeat_of: dict[tuple[object, ...], int] = {}
     rows = []
-    for run in kept:
+    for run in runs_used:
         key = _configuration(run)
-        seen[key] = seen.get(key, -1) + 1
-        rows.append(_run_time(run, seen[key], computed))
-    verdicts = tuple(_checked_run(run, skip) for run in found)
-    return IterationTimes(Times(tuple(rows)), tuple(found), verdicts)
+        repeat_of[key] = repeat_of.get(key, -1) + 1
+        rows.append(_run_time(run, repeat_of[key], computed))
+    verdicts = tuple(_checked_run(run, skip) for run in all_runs)
+    return IterationTimes(Times(tuple(rows)), tuple(all_runs), verdicts)
 
 
 def _checked_run(run: Run, skip: int) -> RunVerdict:
@@ -292,12 +292,12 @@ def _configuration(run: Run) -> tuple[object, ...]:
 
 
 def _shortest(runs: Sequence[Run]) -> list[Run]:
-    found: dict[tuple[object, ...], Run] = {}
+    shortest: dict[tuple[object, ...], Run] = {}
     for run in runs:
-        best = found.setdefault(_configuration(run), run)
+        best = shortest.setdefault(_configuration(run), run)
         if run.seconds < best.seconds:
-            found[_configuration(run)] = run
-    return list(found.values())
+            shortest[_configuration(run)] = run
+    return list(shortest.values())
 
 
 def _run_time(run: Run, repeat: int, computed: bool) -> RunTime:

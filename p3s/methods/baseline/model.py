@@ -114,26 +114,26 @@ def choose(
     inputs]; with one, nothing is chosen, but its held-out error is still found. Errors: P3SError
     where none can be fitted.
     """
-    given = list(families) or [
+    candidates = list(families) or [
         name
         for name, family in FAMILIES.items()
         if family.automatic and (family.takes_inputs or not data.names)
     ]
     counts = sorted({int(n) for n in data.n})
-    held: list[int] = []
-    trials = [Trial(name, None, why_not="too few counts to hold one out") for name in given]
+    held_counts: list[int] = []
+    trials = [Trial(name, None, why_not="too few counts to hold one out") for name in candidates]
     if len(counts) >= 3:
-        held = held_out(counts, hold)
-        trials = [_trial(name, data, held, weights) for name in given]
+        held_counts = held_out(counts, hold)
+        trials = [_trial(name, data, held_counts, weights) for name in candidates]
     good = [trial for trial in trials if trial.error is not None]
-    if len(given) == 1:
-        order, why = given, "asked for"
+    if len(candidates) == 1:
+        order, why = candidates, "asked for"
     elif good:
         order = [min(good, key=lambda trial: (trial.missed, trial.n_params)).family]
-        which, them = ", ".join(map(str, held)), "them" if len(held) > 1 else "it"
-        why = f"closest at {which} processes, fitted without {them}"
+        held_text, them = ", ".join(map(str, held_counts)), "them" if len(held_counts) > 1 else "it"
+        why = f"closest at {held_text} processes, fitted without {them}"
     else:  # two counts tell forms apart badly: the paper's form, or the first that can be fitted
-        order = sorted(given, key=lambda name: name != USUAL)
+        order = sorted(candidates, key=lambda name: name != USUAL)
         why = "too few counts to choose by holding one out"
     first: P3SError | None = None
     for name in order:
@@ -142,24 +142,25 @@ def choose(
         except P3SError as error:
             first = first or error
             continue
-        return Choice(fitted, tuple(trials), tuple(held), why)
+        return Choice(fitted, tuple(trials), tuple(held_counts), why)
     raise first or P3SError("no model family to fit")
 
 
-def _trial(name: str, data: Data, held: Sequence[int], weights: str) -> Trial:
-    out = np.isin(data.n, held)
-    kept = data.only(~out)
+def _trial(name: str, data: Data, held_counts: Sequence[int], weights: str) -> Trial:
+    out = np.isin(data.n, held_counts)
+    kept_data = data.only(~out)
     try:
-        fitted = fit(name, kept, weights_of(weights, kept.seconds))
-        told = fitted.predict(data.n[out], data.inputs[out])
+        fitted = fit(name, kept_data, weights_of(weights, kept_data.seconds))
+        predicted = fitted.predict(data.n[out], data.inputs[out])
     except UsageError:
         raise
     except P3SError as error:
         return Trial(name, None, why_not=str(error))
-    if not np.isfinite(told).all():
+    if not np.isfinite(predicted).all():
         return Trial(name, None, why_not=f"{name}: no finite time at the held-out counts")
     signed = [
-        relative_error(float(p), float(t)) for p, t in zip(told, data.seconds[out], strict=True)
+        relative_error(float(p), float(t))
+        for p, t in zip(predicted, data.seconds[out], strict=True)
     ]
     return Trial(
         name, math.sqrt(sum(e * e for e in signed) / len(signed)), tuple(signed), fitted.n_params
@@ -218,12 +219,12 @@ class Baseline:
 
     def valid(self) -> None:
         """Raise ValueError for words that are not known, and for numbers that predict nothing."""
-        for word, known in (
+        for word, allowed in (
             *((name, FAMILIES) for name in (self.family, *(t.family for t in self.trials))),
             (self.weights, WEIGHTS),
             (self.reduction, REDUCTIONS),
         ):
-            if word not in known:
+            if word not in allowed:
                 raise ValueError(f"{word!r:.40} is not known")
         if len(set(self.inputs)) != len(self.inputs):
             raise ValueError("two inputs have one name")
@@ -275,16 +276,16 @@ class Baseline:
         Errors: UsageError for missing or unknown inputs, P3SError where a time is no positive
         number.
         """
-        given = inputs or {}
-        if set(given) != set(self.inputs):
+        input_values = inputs or {}
+        if set(input_values) != set(self.inputs):
             raise UsageError(
                 "this baseline depends on "
                 + (", ".join(self.inputs) or "the count only")
                 + "; give exactly these: --input NAME=VALUE"
             )
-        row = np.array([[given[name] for name in self.inputs]]) if self.inputs else None
-        told = self.fitted.predict(list(counts), row)
-        for n, seconds in zip(counts, told, strict=True):
+        row = np.array([[input_values[name] for name in self.inputs]]) if self.inputs else None
+        predicted = self.fitted.predict(list(counts), row)
+        for n, seconds in zip(counts, predicted, strict=True):
             if not 0 < seconds < math.inf:
                 raise P3SError(
                     f"{self.fitted.family} says {seconds:.3g} s of {n} processes: it "
@@ -293,13 +294,13 @@ class Baseline:
         ends = interval(
             self.points, self.fitted, counts, row, weights=self.weights, reduction=self.reduction
         )
-        curves = [*(ends or ()), *self._others(counts, row)]
-        spread = np.array([told, *curves])
+        curves = [*(ends or ()), *self._other_curves(counts, row)]
+        spread = np.array([predicted, *curves])
         low, high = spread.min(axis=0).tolist(), spread.max(axis=0).tolist()
         return [
             BaselineEstimate(
                 int(n),
-                float(told[i]),
+                float(predicted[i]),
                 low[i] if curves else None,
                 high[i] if curves else None,
                 self.ratio(int(n)),
@@ -307,19 +308,19 @@ class Baseline:
             for i, n in enumerate(counts)
         ]
 
-    def _others(self, counts: Sequence[int], row: Floats | None) -> list[Floats]:
+    def _other_curves(self, counts: Sequence[int], row: Floats | None) -> list[Floats]:
         """Return the curves of the families that cannot be told from the chosen one."""
         data = Data.of(self.points, self.inputs)
-        found = []
+        curves = []
         for name in self.choice.alike:
             try:
                 other = fit(name, data, weights_of(self.weights, data.seconds))
-                told = other.predict(list(counts), row)
+                curve = other.predict(list(counts), row)
             except P3SError:
                 continue
-            if np.isfinite(told).all() and (told > 0).all():
-                found.append(told)
-        return found
+            if np.isfinite(curve).all() and (curve > 0).all():
+                curves.append(curve)
+        return curves
 
     def as_file(self) -> dict[str, Any]:
         """Return it as JSON that predicts the same to the last bit when read again."""

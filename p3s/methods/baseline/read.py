@@ -102,14 +102,14 @@ def _csv(text: str, path: Path) -> list[tuple[str, Row]]:
     head = [name.strip() for name in rows[0]]
     if len(set(head)) != len(head):
         raise P3SError(f"{path}: two columns have the same name")
-    found: list[tuple[str, Row]] = []
+    labelled_rows: list[tuple[str, Row]] = []
     for number, cells in enumerate(rows[1:], 2):
         if len(cells) != len(head):
             raise P3SError(
                 f"{path}: row {number} has {len(cells)} columns, the first row names {len(head)}"
             )
-        found.append((f"row {number}", dict(zip(head, cells, strict=True))))
-    return found
+        labelled_rows.append((f"row {number}", dict(zip(head, cells, strict=True))))
+    return labelled_rows
 
 
 def _table_lines(text: str) -> list[str]:
@@ -125,29 +125,29 @@ def _table_lines(text: str) -> list[str]:
 
 def _json(text: str, path: Path, counts: Sequence[str]) -> Times:
     try:
-        found = parse_json(text.encode())
+        content = parse_json(text.encode())
     except ValueError as error:
         raise DamagedFile(f"{path}: is not JSON ({' '.join(str(error).split())[:100]})") from error
     facts: dict[str, Any] = {}
-    if isinstance(found, dict):
-        schema = found.get("schema", TIMES_SCHEMA)
-        if schema != TIMES_SCHEMA or found.get("schema_version", TIMES_VERSION) != TIMES_VERSION:
+    if isinstance(content, dict):
+        schema = content.get("schema", TIMES_SCHEMA)
+        if schema != TIMES_SCHEMA or content.get("schema_version", TIMES_VERSION) != TIMES_VERSION:
             raise P3SError(
                 f"{path}: is no {TIMES_SCHEMA} file of version {TIMES_VERSION} "
                 f"(schema: {schema!r:.40})"
             )
         facts = {
-            key: found[key]
+            key: content[key]
             for key in ("command", "dims", "machine", "created", "stdin")
-            if key in found
+            if key in content
         }
-        found = found.get("runs")
-    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+        content = content.get("runs")
+    if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
         raise P3SError(
             f"{path}: holds no list of runs: "
             '[{"n": 4, "repeat": 0, "seconds": 1.5}, ...], alone or as "runs"'
         )
-    rows = [(f"run {i}", _flat(row)) for i, row in enumerate(found, 1)]
+    rows = [(f"run {i}", _flat(row)) for i, row in enumerate(content, 1)]
     return Times(tuple(_runs(rows, path, counts)), (), facts)
 
 
@@ -172,16 +172,16 @@ def _parquet(path: Path) -> list[tuple[str, Row]]:
     rows = parquet_rows(path)
     if len(rows) > _MOST:
         raise P3SError(f"{path}: {len(rows):,} rows, more than {_MOST:,}")
-    found = []
+    labelled_rows = []
     for i, row in enumerate(rows, 1):
-        given = row.get("inputs")
-        if isinstance(given, str) and given.strip():
+        inputs_text = row.get("inputs")
+        if isinstance(inputs_text, str) and inputs_text.strip():
             try:
-                row["inputs"] = parse_json(given.encode())
+                row["inputs"] = parse_json(inputs_text.encode())
             except ValueError as error:
                 raise P3SError(f"{path}: row {i}: inputs is no JSON object") from error
-        found.append((f"row {i}", _flat(row)))
-    return found
+        labelled_rows.append((f"row {i}", _flat(row)))
+    return labelled_rows
 
 
 # ---- rows ----------------------------------------------------------------------------------
@@ -201,9 +201,9 @@ def _runs(rows: Sequence[tuple[str, Row]], path: Path, counts: Sequence[str]) ->
         name for name in names if name not in (count, time, repeat) and name.lower() not in _ABOUT
     ]
     inputs, labels = _kinds(rows, rest)
-    found: list[RunTime] = []
+    out: list[RunTime] = []
     units: dict[str, str] = {}
-    seen: dict[Any, int] = {}
+    turns: dict[Any, int] = {}
     for place, row in rows:
         where = f"{path}: {place}"
         n = _count(row.get(count), f"{where}: {count}")
@@ -220,17 +220,17 @@ def _runs(rows: Sequence[tuple[str, Row]], path: Path, counts: Sequence[str]) ->
             raise P3SError(
                 f"{where}: component {component!r:.40} is none of " + ", ".join(COMPONENTS)
             )
-        given = tuple((name, _number(row.get(name), f"{where}: {name}")) for name in inputs)
+        values = tuple((name, _number(row.get(name), f"{where}: {name}")) for name in inputs)
         named = tuple((name, str(row.get(name) or "")) for name in labels)
-        key = (n, given, named, component)
-        seen[key] = seen.get(key, -1) + 1
-        turn = seen[key] if repeat is None else _count(row.get(repeat), f"{where}: {repeat}", 0)
-        found.append(
+        key = (n, values, named, component)
+        turns[key] = turns.get(key, -1) + 1
+        turn = turns[key] if repeat is None else _count(row.get(repeat), f"{where}: {repeat}", 0)
+        out.append(
             RunTime(
                 n,
                 seconds,
                 turn,
-                given,
+                values,
                 named,
                 component,
                 why,
@@ -238,11 +238,11 @@ def _runs(rows: Sequence[tuple[str, Row]], path: Path, counts: Sequence[str]) ->
                 str(row.get("started") or ""),
             )
         )
-    return found
+    return out
 
 
-def _count_column(names: Sequence[str], known: Sequence[str], path: Path) -> str:
-    columns = [name for name in names if name.lower() in known or name in known]
+def _count_column(names: Sequence[str], accepted: Sequence[str], path: Path) -> str:
+    columns = [name for name in names if name.lower() in accepted or name in accepted]
     if not columns:
         raise P3SError(
             f"{path}: no column for the process count; name it: --processes COLUMN "
@@ -258,24 +258,24 @@ def _count_column(names: Sequence[str], known: Sequence[str], path: Path) -> str
 
 def _time_column(names: Sequence[str], path: Path) -> tuple[str, float | None]:
     """Return the column of times and what one of it is in seconds, None where it does not say."""
-    found: dict[str, float | None] = {}
+    units_of: dict[str, float | None] = {}
     for name in names:
         low = name.lower()
         if low in UNITS and low not in ("h", "min"):
-            found[name] = UNITS[low]
+            units_of[name] = UNITS[low]
         elif low in TIME:
-            found[name] = None
+            units_of[name] = None
         elif (match := _HEAD.fullmatch(low)) and match[1] in TIME:
-            found[name] = UNITS[match[2]]
-    if not found:
+            units_of[name] = UNITS[match[2]]
+    if not units_of:
         raise P3SError(
             f"{path}: no column for the time; name it seconds (there are: {', '.join(names)[:120]})"
         )
-    if len(found) > 1:
-        one, other = list(found)[:2]
-        mixed = ", in different units" if len(set(found.values())) > 1 else ""
+    if len(units_of) > 1:
+        one, other = list(units_of)[:2]
+        mixed = ", in different units" if len(set(units_of.values())) > 1 else ""
         raise P3SError(f"{path}: columns {one} and {other} are both times{mixed}; leave one out")
-    return next(iter(found.items()))
+    return next(iter(units_of.items()))
 
 
 def _seconds(

@@ -14,24 +14,24 @@ from p3s.base.arrays import Floats
 from p3s.base.errors import P3SError
 
 
-def solve(columns: Floats, wanted: Floats, weights: Floats, what: str) -> Floats:
+def solve(columns: Floats, target: Floats, weights: Floats, family_name: str) -> Floats:
     """Return least-squares coefficients; P3SError, naming rank and points, if not determined."""
-    found, rank = least_norm(columns * weights[:, None], wanted * weights)
+    coefficients, rank = least_norm(columns * weights[:, None], target * weights)
     if rank < columns.shape[1]:
         raise P3SError(
-            f"{what}: {columns.shape[1]} coefficients cannot be told from {len(wanted)} run times "
-            f"of rank {rank}: such a model only repeats what it was given; take fewer inputs, or a "
-            "family with fewer coefficients"
+            f"{family_name}: {columns.shape[1]} coefficients cannot be told from {len(target)} run"
+            f" times of rank {rank}: such a model only repeats what it was given; take fewer"
+            " inputs, or a family with fewer coefficients"
         )
-    return found
+    return coefficients
 
 
-def least_norm(rows: Floats, wanted: Floats) -> tuple[Floats, int]:
+def least_norm(rows: Floats, target: Floats) -> tuple[Floats, int]:
     """Return the least-squares solution of least norm of scaled columns, and the rank."""
     scale = np.linalg.norm(rows, axis=0)
     scale[scale == 0] = 1.0
-    found, _, rank, _ = np.linalg.lstsq(rows / scale, wanted, rcond=1e-9)
-    return np.asarray(found / scale, dtype=np.float64), int(rank)
+    solution, _, rank, _ = np.linalg.lstsq(rows / scale, target, rcond=1e-9)
+    return np.asarray(solution / scale, dtype=np.float64), int(rank)
 
 
 def shares(q: Floats) -> Floats:
@@ -60,7 +60,7 @@ def knots_of(q: Floats) -> Floats:
 
 def splines(q: Floats, x: Floats, knots: Floats) -> Floats:
     """Return a constant, the spline of log2 q, the logarithms of the inputs, and these times it."""
-    log, given = np.log2(q), np.log2(x)
+    log, log_inputs = np.log2(q), np.log2(x)
     last, before = knots[-1], knots[-2]
     bent = [
         _cube(log - knot)
@@ -70,7 +70,7 @@ def splines(q: Floats, x: Floats, knots: Floats) -> Floats:
     ]
     bent = [column / (last - knots[0]) ** 2 for column in bent]
     # y = b0 + b1 x1 + b2 x2 + b3 x1 x2: the count with every input.
-    return np.column_stack([np.ones_like(log), log, *bent, given, given * log[:, None]])
+    return np.column_stack([np.ones_like(log), log, *bent, log_inputs, log_inputs * log[:, None]])
 
 
 def _cube(x: Floats) -> Floats:

@@ -34,11 +34,11 @@ def by_target(
     predicted: Mapping[int, Number], observed: Mapping[int, Sequence[float]]
 ) -> dict[int, Number]:
     """Return the error at every count of either, against the least run; None where one is not."""
-    found: dict[int, Number] = {}
+    errors: dict[int, Number] = {}
     for n in sorted({*predicted, *observed}):
-        told, runs = predicted.get(n), observed.get(n, ())
-        found[n] = None if told is None or not runs else against_least(told, runs)
-    return found
+        predicted_s, runs = predicted.get(n), observed.get(n, ())
+        errors[n] = None if predicted_s is None or not runs else against_least(predicted_s, runs)
+    return errors
 
 
 TOTAL = "total"
@@ -132,8 +132,8 @@ def series_of(
     mine = [run for run in runs if run.component == component]
     mine = select_runs(mine, where or {})
     if not mine:
-        kept = ", ".join(f"{key}={value}" for key, value in (where or {}).items())
-        raise P3SError(f"no run times of {component}" + (f" with {kept}" if kept else ""))
+        filters = ", ".join(f"{key}={value}" for key, value in (where or {}).items())
+        raise P3SError(f"no run times of {component}" + (f" with {filters}" if filters else ""))
     aside = [run for run in mine if not run.valid]
     good = [run for run in mine if run.valid and least <= run.n <= (most or run.n)]
     if not good:
@@ -160,13 +160,13 @@ def select_runs(runs: Iterable[RunTime], where: Mapping[str, str]) -> list[RunTi
 
 def _fits(run: RunTime, where: Mapping[str, str]) -> bool:
     inputs, labels = dict(run.inputs), dict(run.labels)
-    for key, wanted in where.items():
+    for key, value in where.items():
         if key in labels:
-            if labels[key] != wanted:
+            if labels[key] != value:
                 return False
         elif key in inputs:
             try:
-                if inputs[key] != float(wanted):
+                if inputs[key] != float(value):
                     return False
             except ValueError:
                 return False
@@ -180,15 +180,15 @@ def _first_reason(aside: Sequence[RunTime]) -> str:
 
 
 def _labels(runs: Sequence[RunTime]) -> dict[str, str]:
-    found = sorted({run.labels for run in runs})
-    if len(found) > 1:
-        one, other = dict(found[0]), dict(found[1])
+    label_sets = sorted({run.labels for run in runs})
+    if len(label_sets) > 1:
+        one, other = dict(label_sets[0]), dict(label_sets[1])
         key = next(key for key in {**one, **other} if one.get(key) != other.get(key))
         raise P3SError(
             f"run times of different kinds: {key} is {one.get(key)!r} and {other.get(key)!r}; "
             f"choose one: --where {key}={other.get(key) or one.get(key)}"
         )
-    return dict(found[0])
+    return dict(label_sets[0])
 
 
 def inputs_of(runs: Sequence[RunTime]) -> list[str]:
@@ -219,24 +219,24 @@ def reduction_of(name: str) -> Callable[[Sequence[float]], float]:
 
 
 def _points(runs: Sequence[RunTime], names: Sequence[str], reduction: str) -> list[Point]:
-    found: dict[tuple[Any, ...], list[float]] = {}
+    times_of: dict[tuple[Any, ...], list[float]] = {}
     for run in runs:
-        given = dict(run.inputs)
+        values = dict(run.inputs)
         assert run.seconds is not None
-        key = (run.n, tuple(given[name] for name in names))
-        found.setdefault(key, []).append(run.seconds)
+        key = (run.n, tuple(values[name] for name in names))
+        times_of.setdefault(key, []).append(run.seconds)
     reduce = REDUCTIONS[reduction]
     return [
         Point(n, float(reduce(times)), tuple(times), inputs)
-        for (n, inputs), times in sorted(found.items())
+        for (n, inputs), times in sorted(times_of.items())
     ]
 
 
 def from_mapping(times: Mapping[int, Sequence[float] | float]) -> Series:
     """Return the series of ``{count: run times}``; P3SError as :func:`series_of`."""
     runs = []
-    for n, given in times.items():
-        for i, value in enumerate([given] if isinstance(given, (int, float)) else given):
+    for n, values in times.items():
+        for i, value in enumerate([values] if isinstance(values, (int, float)) else values):
             check_time(float(value), f"{n} processes")
             runs.append(RunTime(int(n), float(value), i))
     return series_of(runs)
@@ -246,7 +246,7 @@ def check_time(seconds: float, where: str) -> None:
     """Raise P3SError, naming ``where``, for a time that no run can have taken."""
     if _SHORTEST <= seconds <= _LONGEST:
         return
-    what = (
+    problem = (
         "no number"
         if seconds != seconds
         else "zero"
@@ -260,7 +260,7 @@ def check_time(seconds: float, where: str) -> None:
         else "shorter than any run"
     )
     raise P3SError(
-        f"{where}: the time is {what} ({seconds:g} s); a run takes time: leave the row "
+        f"{where}: the time is {problem} ({seconds:g} s); a run takes time: leave the row "
         "out, or its time empty where the run failed"
     )
 

@@ -30,16 +30,16 @@ def efficiency(resources: Floats, time: Floats, used: Floats) -> Floats:
     T_c, the seconds that they computed for, added up (eq. 4.10). Errors: P3SError where E is above
     1.
     """
-    found = np.asarray(used / (resources * time))
-    wrong = np.flatnonzero(~((found > 0) & (found <= 1 + _CLOCKS)))
+    efficiencies = np.asarray(used / (resources * time))
+    wrong = np.flatnonzero(~((efficiencies > 0) & (efficiencies <= 1 + _CLOCKS)))
     if len(wrong):
         at = int(wrong[0])
         raise P3SError(
-            f"row {at + 1}: an efficiency of {float(found[at]):.4g}: workers or threads were busy "
-            "for longer than they had time for, or never; are both times in one unit, and of one "
-            "iteration?"
+            f"row {at + 1}: an efficiency of {float(efficiencies[at]):.4g}: workers or threads were"
+            " busy for longer than they had time for, or never; are both times in one unit, and of"
+            " one iteration?"
         )
-    return found
+    return efficiencies
 
 
 def index(resources: Floats, time: Floats, used: Floats) -> Floats:
@@ -114,7 +114,7 @@ def table_of(times: Times, reading: Reading, words: Sequence[str] = ()) -> TreeR
         raise P3SError("no run of the whole program counts; are there rows with a time?")
     columns = _columns(runs)
     labels = _labels(runs, (*words, AFFINITY))
-    several = [name for name, found in labels.items() if len(set(found)) > 1]
+    several = [name for name, values in labels.items() if len(set(values)) > 1]
     levels = {name: _levels(labels, name) for name in several}
     for name, words_ in levels.items():
         columns[name] = np.array([float(words_.index(word)) for word in labels[name]])
@@ -125,7 +125,7 @@ def table_of(times: Times, reading: Reading, words: Sequence[str] = ()) -> TreeR
     aside = sum(not run.valid for run in every)
     if aside:
         notes.append(f"{plural(aside, 'run')} set aside")
-    same = {name: found[0] for name, found in labels.items() if name not in levels}
+    same = {name: values[0] for name, values in labels.items() if name not in levels}
     return TreeRuns(table, same, tuple(notes))
 
 
@@ -136,49 +136,49 @@ def _seconds(runs: Sequence[RunTime]) -> Floats:
 def _columns(runs: Sequence[RunTime]) -> dict[str, Floats]:
     names = inputs_of(runs)
     values = np.array([[value for _, value in run.inputs] for run in runs]).reshape(len(runs), -1)
-    found = {name: values[:, i] for i, name in enumerate(names)}
-    return found | {"processes": np.array([float(run.n) for run in runs])}
+    columns = {name: values[:, i] for i, name in enumerate(names)}
+    return columns | {"processes": np.array([float(run.n) for run in runs])}
 
 
 def _labels(runs: Sequence[RunTime], words: Sequence[str]) -> dict[str, list[str]]:
     """Return the labels of all runs by name; P3SError where one differs and is no variable."""
-    found = {name: [dict(run.labels).get(name, "") for run in runs] for name, _ in runs[0].labels}
-    for name, values in found.items():
+    labels = {name: [dict(run.labels).get(name, "") for run in runs] for name, _ in runs[0].labels}
+    for name, values in labels.items():
         if len(set(values)) > 1 and name not in words:
             one, other = sorted(set(values))[:2]
             raise P3SError(
                 f"run times of different kinds: {name} is {one!r} and {other!r}; choose one: "
                 f"--where {name}={one}, or split on it: --split {name},..."
             )
-    return found
+    return labels
 
 
 def _levels(labels: Mapping[str, Sequence[str]], name: str) -> tuple[str, ...]:
     return tuple(sorted(set(labels[name])))
 
 
-def _one_of(columns: Mapping[str, Floats], known: Sequence[str]) -> str | None:
-    return next((name for name in columns if name.lower() in known), None)
+def _one_of(columns: Mapping[str, Floats], accepted: Sequence[str]) -> str | None:
+    return next((name for name in columns if name.lower() in accepted), None)
 
 
 def _take_target(columns: dict[str, Floats], seconds: Floats, reading: Reading) -> Floats:
     """Return what the tree is to tell of each run; takes the columns it needs for it away."""
     computed, busy = _one_of(columns, _COMPUTED), _one_of(columns, _BUSY)
-    taken = {name: columns.pop(name) for name in (computed, busy) if name}
+    popped = {name: columns.pop(name) for name in (computed, busy) if name}
     if reading.target == "time":
         return seconds
-    wanted = computed if reading.target == "index" else busy
-    if wanted is None:
-        known = _COMPUTED if reading.target == "index" else _BUSY
-        what = "computation of all workers" if reading.target == "index" else "busy threads"
+    column_name = computed if reading.target == "index" else busy
+    if column_name is None:
+        accepted = _COMPUTED if reading.target == "index" else _BUSY
+        description = "computation of all workers" if reading.target == "index" else "busy threads"
         raise P3SError(
-            f"--target {reading.target}: no column with the seconds of {what}, added up; name it "
-            + join_words(known, "or")
+            f"--target {reading.target}: no column with the seconds of {description}, added up;"
+            " name it " + join_words(accepted, "or")
         )
     resources = columns["processes"] - reading.others
     if reading.target == "core-index":
         resources = resources * _threads(columns)
-    return index(resources, seconds, taken[wanted])
+    return index(resources, seconds, popped[column_name])
 
 
 def _threads(columns: Mapping[str, Floats]) -> Floats:
@@ -190,9 +190,9 @@ def _reduce_rows(table: Table, reading: Reading) -> Table:
     """Return one row per configuration and workload, in the order of their values."""
     names = list(table.columns)
     values = np.stack([table.columns[name] for name in names], axis=1)
-    distinct, which = np.unique(values, axis=0, return_inverse=True)
-    order = np.argsort(which, kind="stable")
-    parts = np.split(table.y[order], np.flatnonzero(np.diff(which[order])) + 1)
+    distinct, index = np.unique(values, axis=0, return_inverse=True)
+    order = np.argsort(index, kind="stable")
+    parts = np.split(table.y[order], np.flatnonzero(np.diff(index[order])) + 1)
     reduce = reduction_of(reading.reduction)
     y = np.array([reduce(part.tolist()) for part in parts])
     return Table(dict(zip(names, distinct.T.copy(), strict=True)), y, table.levels)
@@ -200,32 +200,34 @@ def _reduce_rows(table: Table, reading: Reading) -> Table:
 
 def _add_variables(table: Table, labels: Mapping[str, Sequence[str]], reading: Reading) -> Table:
     """Return the table with the variables that follow from others."""
-    made = dict(table.columns)
-    name = reading.workload or _one_of(made, _WORKLOAD)
-    threads = _one_of(made, _THREADS)
+    variables = dict(table.columns)
+    name = reading.workload or _one_of(variables, _WORKLOAD)
+    threads = _one_of(variables, _THREADS)
     if not name:
-        rest = [n for n in made if n not in (threads, "processes", *table.levels)]
+        rest = [n for n in variables if n not in (threads, "processes", *table.levels)]
         if len(rest) > 1:
             raise P3SError(
                 f"which column is the workload? name it so, or say it: --workload {rest[0]}"
             )
         name = rest[0] if rest else _WORKLOAD[0]
-        made.setdefault(name, np.ones(len(table)))
-    if name not in made:
+        variables.setdefault(name, np.ones(len(table)))
+    if name not in variables:
         raise P3SError(f"--workload {name}: is no column of numbers; there are {table.names}")
-    workers = made["processes"] - reading.others
+    workers = variables["processes"] - reading.others
     if (workers < 1).any():
-        least = int(made["processes"].min())
+        least = int(variables["processes"].min())
         raise P3SError(f"--workers {reading.workers}: a run of {least} has no worker")
-    thread = _threads(made)
-    workload = made[name]
+    thread = _threads(variables)
+    workload = variables[name]
     for old in (name, threads):
-        made.pop(old or "", None)
-    made |= derive_features(workload, workers, thread)
+        variables.pop(old or "", None)
+    variables |= derive_features(workload, workers, thread)
     if reading.cores:
         far = _mask_far(table, labels)
-        made |= count_sharers(reading.cores, made["processes"], thread, reading.per_node, far)
-    return Table(made, table.y, table.levels)
+        variables |= count_sharers(
+            reading.cores, variables["processes"], thread, reading.per_node, far
+        )
+    return Table(variables, table.y, table.levels)
 
 
 def _mask_far(table: Table, labels: Mapping[str, Sequence[str]]) -> Floats:
@@ -269,11 +271,11 @@ def grown(times: Times, plan: Plan) -> StoredTree:
         raise UsageError("--validate 1: leaves no workload to grow a tree from; give at least 2")
     runs = table_of(times, plan.reading, plan.variables)
     variables = plan.variables or _usual(runs)
-    train, held = by_workload(runs.table.column("workload"), plan.validate)
+    train, held_rows = by_workload(runs.table.column("workload"), plan.validate)
     tree = grow(runs.table.only(train), plan.expression, variables, plan.growing)
     tree = replace(tree, target=plan.reading.target)
     if plan.prune:
-        tree = _prune_tree(tree, runs, held)
+        tree = _prune_tree(tree, runs, held_rows)
     return _pack_tree(tree, runs, train, plan)
 
 
@@ -283,12 +285,12 @@ def _usual(runs: TreeRuns) -> tuple[str, ...]:
     return (*VARIABLES, *counters, *runs.table.levels)
 
 
-def _prune_tree(tree: Tree, runs: TreeRuns, held: Ints) -> Tree:
+def _prune_tree(tree: Tree, runs: TreeRuns, held_rows: Ints) -> Tree:
     """Return a pruned tree; workloads that it was pruned with are none to validate it with."""
-    if not len(held):
+    if not len(held_rows):
         raise UsageError("--prune needs workloads to prune with; give --validate 4")
-    seen = sorted({*tree.workloads, *runs.table.columns["workload"].tolist()})
-    return replace(prune(tree, runs.table.only(held)), workloads=tuple(seen))
+    workloads_seen = sorted({*tree.workloads, *runs.table.columns["workload"].tolist()})
+    return replace(prune(tree, runs.table.only(held_rows)), workloads=tuple(workloads_seen))
 
 
 def _pack_tree(tree: Tree, runs: TreeRuns, train: Ints, plan: Plan) -> StoredTree:

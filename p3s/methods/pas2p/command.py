@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _OPS = 4
 
 
-def as_rows(found: Sequence[ThesisPhase], loops: Mapping[int, int | None]) -> list[dict[str, Any]]:
+def as_rows(phases: Sequence[ThesisPhase], loops: Mapping[int, int | None]) -> list[dict[str, Any]]:
     """Return the phases as plain data; loops: phase -> phase of `p3s phases`, None if none."""
     return [
         {
@@ -34,12 +34,12 @@ def as_rows(found: Sequence[ThesisPhase], loops: Mapping[int, int | None]) -> li
             "found_weight": p.found_weight,
             "similar": p.similar,
         }
-        for p in found
+        for p in phases
     ]
 
 
 def render(
-    found: Sequence[ThesisPhase],
+    phases_found: Sequence[ThesisPhase],
     loops: Mapping[int, int | None],
     n: int,
     settings: Similarity,
@@ -47,7 +47,7 @@ def render(
     instructions: bool,
 ) -> str:
     """Return the table: relevant phases by their time, all of them with ``everything``."""
-    listed = sorted((p for p in found if everything or p.relevant), key=lambda p: -p.time)
+    listed = sorted((p for p in phases_found if everything or p.relevant), key=lambda p: -p.time)
     unit = "work" if instructions else "time"
     lines = [
         f"Phases of the thesis at {processes(n)}: segments of the table of ticks that repeat",
@@ -67,10 +67,10 @@ def render(
             f"{p.number:>5}  {percent(p.share):>7}  {p.weight:>8,}  {p.ticks:>6,}  {p.events:>8,}"
             f"  {amount:>9}  {'-' if loop is None else loop:>8}  {text}{more}"
         )
-    hidden = len(found) - len(listed)
+    hidden = len(phases_found) - len(listed)
     together = sum(p.share for p in listed)
     lines.append(
-        f"{len(listed)} of {len(found)} phases, {percent(together)} of the time"
+        f"{len(listed)} of {len(phases_found)} phases, {percent(together)} of the time"
         + (f"; --all shows the other {hidden}" if hidden else "")
     )
     return "\n".join(lines)
@@ -116,24 +116,24 @@ def phases(
     settings = Similarity(*_shares(similar))
     if not thesis:
         return None
-    wanted = parse_counts(counts) if counts is not None else None
-    if wanted is not None and len(wanted) > 1:
+    counts_asked = parse_counts(counts) if counts is not None else None
+    if counts_asked is not None and len(counts_asked) > 1:
         raise UsageError("-n: the phases of the thesis are of one count; give one")
     study = load_study(study_dir)
     with progress(len(study.counts())) as bar:
-        known = ensure_phases(study, bar)
-    n = known.only(wanted, study.root).counts[0] if wanted else known.counts[-1]
+        loops_at = ensure_phases(study, bar)
+    n = loops_at.only(counts_asked, study.root).counts[0] if counts_asked else loops_at.counts[-1]
     runs = open_traces(study_dir).complete(n)
     if not runs:
         raise P3SError(f"{study.root}: no complete run at {n} processes; trace it again")
     run = read_run(runs[0].path)
-    found = thesis_phases(run, settings)
-    site_of = {call.call: call.site.partition("#")[0] for call in known.tree.calls()}
-    inside: dict[int, set[str]] = {p.phase: {site_of[c] for c in p.calls} for p in known.phases}
-    for phase in reversed(known.phases):
+    result = thesis_phases(run, settings)
+    site_of = {call.call: call.site.partition("#")[0] for call in loops_at.tree.calls()}
+    inside: dict[int, set[str]] = {p.phase: {site_of[c] for c in p.calls} for p in loops_at.phases}
+    for phase in reversed(loops_at.phases):
         if phase.parent is not None:
             inside[phase.parent] |= inside[phase.phase]
-    loops = {p.number: loop_of(p, inside) for p in found}
+    loops = {p.number: loop_of(p, inside) for p in result}
     if json_:
         likeness = {
             name: getattr(settings, name) for name in ("volume", "compute", "events", "relevance")
@@ -144,9 +144,9 @@ def phases(
                 "np": n,
                 "work_unit": run.work_unit,
                 "settings": likeness,
-                "phases": as_rows(found, loops),
+                "phases": as_rows(result, loops),
             }
         )
     else:
-        out(render(found, loops, n, settings, everything, run.work_unit == "instructions"))
+        out(render(result, loops, n, settings, everything, run.work_unit == "instructions"))
     return 0

@@ -65,16 +65,20 @@ def effects(matching: Matching, rank: int, trace: RankTrace, table: CallTable) -
 
     Receives that the program never completed order nothing.
     """
-    done, mine, own = completions(trace), matching.receives.of(rank), matching.collectives.of(rank)
+    ends, mine, joint = (
+        completions(trace),
+        matching.receives.of(rank),
+        matching.collectives.of(rank),
+    )
     receive, sender = matching.receives.event[mine], matching.partner[mine]
-    blocking = (table.role[trace.call[receive]] != POSTED_RECV) & (done[receive] < 0)
-    arrival = np.where(blocking, receive, done[receive])
-    known = (sender >= 0) & (arrival >= 0)
-    event, instance = matching.collectives.event[own], matching.instance[own]
+    blocking = (table.role[trace.call[receive]] != POSTED_RECV) & (ends[receive] < 0)
+    arrival = np.where(blocking, receive, ends[receive])
+    valid = (sender >= 0) & (arrival >= 0)
+    event, instance = matching.collectives.event[joint], matching.instance[joint]
     together = table.role[trace.call[event]] == COLLECTIVE
-    posts, ended = event[~together], done[event[~together]]
+    posts, ended = event[~together], ends[event[~together]]
     parts = (
-        (MESSAGE, arrival[known], sender[known]),
+        (MESSAGE, arrival[valid], sender[valid]),
         (TOGETHER, event[together], instance[together]),
         (POST, posts, instance[~together]),
         (COMPLETION, ended[ended >= 0], instance[~together][ended >= 0]),
@@ -82,7 +86,7 @@ def effects(matching: Matching, rank: int, trace: RankTrace, table: CallTable) -
     return Effects(
         np.concatenate([at for _, at, _ in parts]).astype(np.int64),
         np.repeat([kind for kind, _, _ in parts], [len(at) for _, at, _ in parts]),
-        np.concatenate([what for _, _, what in parts]),
+        np.concatenate([keys for _, _, keys in parts]),
     )
 
 
@@ -107,19 +111,19 @@ class _Lane:
         return np.asarray(self.before + np.frombuffer(ahead, dtype=np.int64)[behind])
 
 
-def _lanes(rank: int, trace: RankTrace, table: CallTable, found: Effects) -> Iterator[_Lane]:
+def _lanes(rank: int, trace: RankTrace, table: CallTable, rank_effects: Effects) -> Iterator[_Lane]:
     role = table.role[trace.call]
     moves = (role == SEND) | (role == COLLECTIVE) | (role == POSTED_COLLECTIVE)
     moves &= ~table.null[trace.call]  # a message to MPI_PROC_NULL is none
     thread = np.zeros(len(role), dtype=np.int64) if trace.thread is None else trace.thread
     for number in np.unique(thread):
         events = np.flatnonzero(thread == number)
-        mine = np.flatnonzero(thread[found.event] == number)
-        mine = mine[np.argsort(found.event[mine], kind="stable")]
+        mine = np.flatnonzero(thread[rank_effects.event] == number)
+        mine = mine[np.argsort(rank_effects.event[mine], kind="stable")]
         moved = moves[events].astype(np.int64)
-        place = np.searchsorted(events, found.event[mine])
+        place = np.searchsorted(events, rank_effects.event[mine])
         before = np.cumsum(moved) - moved
-        yield _Lane(rank, events, before, place, found.kind[mine], found.what[mine])
+        yield _Lane(rank, events, before, place, rank_effects.kind[mine], rank_effects.what[mine])
 
 
 class _Order:
@@ -142,8 +146,8 @@ class _Order:
             mine = matching.sends.of(lane.rank)
             event = matching.sends.event[mine]
             place = np.searchsorted(lane.events, event).clip(0, len(lane.events) - 1)
-            here = lane.events[place] == event
-            at, place = np.arange(mine.start, mine.stop)[here], place[here]
+            is_sent = lane.events[place] == event
+            at, place = np.arange(mine.start, mine.stop)[is_sent], place[is_sent]
             behind = np.searchsorted(lane.place, place)
             self._sent[:, at] = np.full(len(at), number), behind, lane.before[place]
 
@@ -159,30 +163,30 @@ class _Order:
 
     def _go(self, number: int) -> Iterator[Hashable]:
         """Yield what a lane has to wait for; it is resumed when that is known."""
-        own, now = self.ahead[number], 0
-        for kind, what, before, lane, behind, sent in self._effects(number):
+        advances, now = self.ahead[number], 0
+        for kind, key, before, lane, behind, sent in self._effects(number):
             if kind == MESSAGE:
                 if len(self.ahead[lane]) <= behind:
                     yield lane, behind
                 now = max(now, self.ahead[lane][behind] + sent + 1 - before)
             else:
                 if kind != COMPLETION:
-                    self._arrive(what, before + now)
+                    self._arrive(key, before + now)
                 if kind != POST:
-                    if self._missing[what] > 0:
-                        yield what
-                    now = max(now, self._latest[what] + (kind == COMPLETION) - before)
-            own.append(now)
-            self._wake((number, len(own) - 1))
+                    if self._missing[key] > 0:
+                        yield key
+                    now = max(now, self._latest[key] + (kind == COMPLETION) - before)
+            advances.append(now)
+            self._wake((number, len(advances) - 1))
 
     def _effects(self, number: int) -> Iterator[tuple[int, ...]]:
         """Yield of each effect kind, what it is of, advances before it; of a message's send all."""
         lane = self.lanes[number]
         for first in range(0, len(lane.kind), _WINDOW):
-            some = slice(first, first + _WINDOW)
-            kind, what, before = lane.kind[some], lane.what[some], lane.before[lane.place[some]]
-            sent = self._sent[:, np.where(kind == MESSAGE, what, -1)]
-            columns = (kind, what, before, *sent)
+            part = slice(first, first + _WINDOW)
+            kind, keys, before = (lane.kind[part], lane.what[part], lane.before[lane.place[part]])
+            sent = self._sent[:, np.where(kind == MESSAGE, keys, -1)]
+            columns = (kind, keys, before, *sent)
             yield from zip(*(column.tolist() for column in columns), strict=True)
 
     def _arrive(self, instance: int, clock: int) -> None:

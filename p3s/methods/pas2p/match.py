@@ -110,13 +110,13 @@ def _ends_of(rank: int, trace: RankTrace, table: CallTable) -> list[Ints]:
     order = posting_order(trace, table)
     receives = (role == RECV) | (role == POSTED_RECV)
     together = (role == COLLECTIVE) | (role == POSTED_COLLECTIVE)
-    found = []
+    ends = []
     for chosen, key in ((role == SEND, way), (receives, way), (together, comm)):
         at = np.flatnonzero(chosen & (key >= 0))
         if order is not None:
             at = at[np.argsort(order[at], kind="stable")]
-        found.append(np.stack([np.full(len(at), rank), at, key[at]]).astype(np.int64))
-    return found
+        ends.append(np.stack([np.full(len(at), rank), at, key[at]]).astype(np.int64))
+    return ends
 
 
 def _join_ends(parts: list[Ints]) -> Ends:

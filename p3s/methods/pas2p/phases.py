@@ -126,7 +126,7 @@ def thesis_phases(
     ops: dict[str, int] = {}
     op_of = np.array([ops.setdefault(call.op, len(ops)) for call in run.calls], dtype=np.int64)
     bytes_of = np.array([call.bytes for call in run.calls], dtype=np.int64)
-    starts = _segments(table, _look_of(run))
+    starts = _segments(table, _keys_of_calls(run))
     segments = _Segments(table, starts, op_of[table.call], bytes_of[table.call])
     groups = _group_segments(segments, settings)
     phases = [
@@ -149,12 +149,12 @@ def loop_of(phase: ThesisPhase, loops: Mapping[int, Set[str]]) -> int | None:
 def _table(run: RunTrace, ticks: Sequence[Ints], settings: Similarity) -> _Table:
     ends = np.array([call.op in _ENDS for call in run.calls] or [False])
     parts = [np.zeros((6, 0), dtype=np.int64)]
-    held = total = 0
+    events_read = total = 0
     for rank in present_ranks(run):
         trace = run.ranks[rank]
         events = len(trace.call)
-        held += events
-        if held > settings.most_events:
+        events_read += events
+        if events_read > settings.most_events:
             raise P3SError(
                 f"thesis phases: {run.path} has more than {settings.most_events:,} events, and"
                 " this view holds all of them; trace fewer steps, or use the loops"
@@ -183,7 +183,7 @@ def _hash_rows(*columns: Ints) -> NDArray[np.uint64]:
     return out
 
 
-def _look_of(run: RunTrace) -> Ints:
+def _keys_of_calls(run: RunTrace) -> Ints:
     """Return for each call what tells one tick from another: operation, partner, tag, root."""
     looks: dict[tuple[str, int, int, int], int] = {}
     return np.array(
@@ -204,12 +204,12 @@ def _segments(table: _Table, look_of: Ints) -> Ints:
 
 def _cut_at_repeats(labels: list[int]) -> list[int]:
     """Return where segments begin: each before the first label that it has already."""
-    seen: dict[int, int] = {}
+    last_at: dict[int, int] = {}
     starts = [0]
     for i, each in enumerate(labels):
-        if seen.get(each, -1) >= starts[-1]:
+        if last_at.get(each, -1) >= starts[-1]:
             starts.append(i)
-        seen[each] = i
+        last_at[each] = i
     return starts
 
 
@@ -226,11 +226,11 @@ def _cut_loop_ends(labels: list[int], starts: list[int]) -> list[int]:
     repeated = [a or b for a, b in zip([*again, False], [False, *again], strict=True)]
     cuts = set()
     for k, (one, other) in enumerate(zip(parts, parts[1:], strict=False)):
-        here = bounds[k + 1]
+        boundary = bounds[k + 1]
         if len(other) > len(one) and not repeated[k + 1] and other[: len(one)] == one:
-            cuts.add(here + len(one))
+            cuts.add(boundary + len(one))
         if len(one) > len(other) and not repeated[k] and one[-len(other) :] == other:
-            cuts.add(here - len(other))
+            cuts.add(boundary - len(other))
     return sorted({*starts, *cuts})
 
 
@@ -262,11 +262,11 @@ class _Segments:
         self, one: int, others: Ints, settings: Similarity, *, compute: bool = True
     ) -> Bools:
         """Tell which of ``others``, of equal shape and as many ticks, are similar to ``one``."""
-        mine, theirs = self._aligned(one, int(others[0]))
+        mine, theirs = self._common_events(one, int(others[0]))
         most = max(int(self.count[one]), int(self.count[others[0]]))
-        found = np.zeros(len(others), dtype=bool)
+        is_similar = np.zeros(len(others), dtype=bool)
         if len(mine) < settings.events * most:
-            return found
+            return is_similar
         step = max(_BLOCK // max(len(mine), 1), 1)
         volume, work = self.nbytes[mine], self.table.after[mine]
         for begin in range(0, len(others), step):
@@ -276,10 +276,10 @@ class _Segments:
                 agree &= _close(
                     self.table.after[rows], work, settings.compute, settings.compute_floor
                 )
-            found[begin : begin + step] = agree.sum(axis=1) >= settings.events * most
-        return found
+            is_similar[begin : begin + step] = agree.sum(axis=1) >= settings.events * most
+        return is_similar
 
-    def _aligned(self, one: int, other: int) -> tuple[Ints, Ints]:
+    def _common_events(self, one: int, other: int) -> tuple[Ints, Ints]:
         """Return (events of one, distances from the first of the other) at the same places."""
         if self.shape[one] == self.shape[other]:
             a, b = self.place[self.events(one)], self.place[self.events(other)]
@@ -313,15 +313,15 @@ def _group_segments(segments: _Segments, settings: Similarity) -> list[tuple[Int
     """
     by_shape = np.argsort(segments.shape, kind="stable")
     bounds = np.flatnonzero(np.diff(segments.shape[by_shape], prepend=-1))
-    left = [rows for rows in np.split(by_shape, bounds[1:]) if len(rows)]
+    ungrouped = [rows for rows in np.split(by_shape, bounds[1:]) if len(rows)]
     groups: list[tuple[Ints, bool]] = []
-    while left:
+    while ungrouped:
         if len(groups) >= settings.most_phases:
-            groups.append((np.sort(np.concatenate(left)), False))
+            groups.append((np.sort(np.concatenate(ungrouped)), False))
             break
-        leader = min(int(rows[0]) for rows in left)
+        leader = min(int(rows[0]) for rows in ungrouped)
         members, rest = [], []
-        for rows in left:
+        for rows in ungrouped:
             same = np.zeros(len(rows), dtype=bool)
             if segments.ticks[rows[0]] == segments.ticks[leader]:
                 same = segments.similar(leader, rows, settings)
@@ -329,7 +329,7 @@ def _group_segments(segments: _Segments, settings: Similarity) -> list[tuple[Int
             members.append(rows[same])
             if not same.all():
                 rest.append(rows[~same])
-        left = rest
+        ungrouped = rest
         groups.append((np.sort(np.concatenate(members)), True))
     return groups
 
@@ -382,14 +382,14 @@ def correct_phases(
     """
     out = list(phases)
     for number, phase in enumerate(phases):
-        here = int(np.flatnonzero(sequence == number)[0])
-        if not phase.relevant or not phase.similar or here == 0:
+        first_segment = int(np.flatnonzero(sequence == number)[0])
+        if not phase.relevant or not phase.similar or first_segment == 0:
             continue
-        before = int(sequence[here - 1])
+        before = int(sequence[first_segment - 1])
         other = int(np.flatnonzero(sequence == before)[0])
         if before == number or phases[before].ticks != phase.ticks:
             continue
-        same = segments.similar(other, np.array([here]), settings, compute=False)[0]
+        same = segments.similar(other, np.array([first_segment]), settings, compute=False)[0]
         if not same or phase.found_work <= phases[before].found_work:
             continue
         work = phase.found_work - phases[before].found_work

@@ -123,11 +123,11 @@ def _interleave_bits(at: Ints, bits: int) -> Ints:
     """Return numbers of the bits of all coordinates, the highest first."""
     if bits * len(at) > 62:
         raise P3SError("a grid of this size has no curve; take tiles")
-    found = np.zeros(at.shape[1], dtype=np.int64)
+    interleaved = np.zeros(at.shape[1], dtype=np.int64)
     for level in reversed(range(bits)):
         for row in at:
-            found = found << 1 | (row >> level) & 1
-    return found
+            interleaved = interleaved << 1 | (row >> level) & 1
+    return interleaved
 
 
 # ---- placements ------------------------------------------------------------------------------
@@ -189,19 +189,21 @@ def candidates(
     of_ranks = _rank_orders(ranks, where, grid, fabric)
     if order is not None:
         of_ranks[1:] = [Order(each.name, order[each.numbers]) for each in of_ranks[1:]]
-    found: dict[bytes, RankMap] = {}
-    _keep(found, _in_order(ranks, where, of_ranks, _node_orders(where, fabric)), number * 2 // 3)
+    placements: dict[bytes, RankMap] = {}
+    _keep(
+        placements, _in_order(ranks, where, of_ranks, _node_orders(where, fabric)), number * 2 // 3
+    )
     drawn = _draw_placements(ranks, where, of_ranks[min(1, len(of_ranks) - 1)], seed)
-    _keep(found, itertools.islice(drawn, 8 * number), number)
-    return list(found.values())
+    _keep(placements, itertools.islice(drawn, 8 * number), number)
+    return list(placements.values())
 
 
-def _keep(found: dict[bytes, RankMap], proposed: Iterable[RankMap], number: int) -> None:
+def _keep(placements: dict[bytes, RankMap], proposed: Iterable[RankMap], number: int) -> None:
     """Add placements that are not there yet, until there are enough."""
     for placed in proposed:
-        if len(found) >= number:
+        if len(placements) >= number:
             return
-        found.setdefault(placed.node_of.tobytes(), placed)
+        placements.setdefault(placed.node_of.tobytes(), placed)
 
 
 def _in_order(
@@ -237,23 +239,23 @@ def _rank_orders(
     plain = [Order("", np.arange(ranks))]
     if len(grid) < 2:
         return plain
-    found: list[Order] = []
+    orders: list[Order] = []
     ppn = int(where.slots.max())
     groups = _nodes_of_switch(where, fabric)
     for tile in sorted(tiles_of(grid, ppn), key=_surface):
-        found.append(Order(f"tiles {_times(tile)}", visit_tiles(grid, [tile])))
-        found += _curved_tiles(grid, tile)
+        orders.append(Order(f"tiles {_times(tile)}", visit_tiles(grid, [tile])))
+        orders += _curved_tiles(grid, tile)
         upper = [x // y for x, y in zip(grid, tile, strict=True)]
         for outer in sorted(tiles_of(upper, groups), key=_surface)[:2] if groups > 1 else ():
-            found.append(
+            orders.append(
                 Order(f"tiles {_times(tile)} in {_times(outer)}", visit_tiles(grid, [tile, outer]))
             )
-    found += [Order(name, curve(grid)) for name, curve in _CURVES.items()]
-    found += [
-        Order(f"rows of dimension {axis}", visit_rows(grid, [*_others(grid, axis), axis]))
+    orders += [Order(name, curve(grid)) for name, curve in _CURVES.items()]
+    orders += [
+        Order(f"rows of dimension {axis}", visit_rows(grid, [*_other_axes(grid, axis), axis]))
         for axis in range(len(grid) - 1)
     ]
-    return plain + found + _tilts(grid)
+    return plain + orders + _tilts(grid)
 
 
 def _curved_tiles(grid: Sequence[int], tile: Sequence[int]) -> Iterator[Order]:
@@ -277,21 +279,21 @@ def _tilts(grid: Sequence[int]) -> list[Order]:
 
 def _node_orders(where: Allocation, fabric: Fabric | None) -> list[Order]:
     """Return orders of the allocation's nodes: as given, and along curves of a torus or mesh."""
-    found = [Order("", np.arange(where.nodes))]
+    node_orders = [Order("", np.arange(where.nodes))]
     if not isinstance(fabric, Torus) or len(fabric.dims) < 2:
-        return found
+        return node_orders
     place = np.full(fabric.nodes, -1, dtype=np.int64)
     place[fabric.numbers(where.hosts)] = np.arange(where.nodes)
     dims = fabric.dims[::-1]  # its nodes are numbered with the first dimension fastest
     orders = [Order(name, curve(dims)) for name, curve in _CURVES.items()]
     for axis in range(len(dims) - 1):
         name = f"rows of dimension {len(dims) - 1 - axis}"
-        orders.append(Order(name, visit_rows(dims, [*_others(dims, axis), axis])))
+        orders.append(Order(name, visit_rows(dims, [*_other_axes(dims, axis), axis])))
     orders += _tilts(dims)
     for order in orders:
         nodes = place[order.numbers]
-        found.append(Order(order.name, nodes[nodes >= 0]))
-    return found
+        node_orders.append(Order(order.name, nodes[nodes >= 0]))
+    return node_orders
 
 
 def _nodes_of_switch(where: Allocation, fabric: Fabric | None) -> int:
@@ -304,7 +306,7 @@ def _nodes_of_switch(where: Allocation, fabric: Fabric | None) -> int:
     return int(sizes[0]) if len(sizes) == 1 else 0
 
 
-def _others(dims: Sequence[int], axis: int) -> list[int]:
+def _other_axes(dims: Sequence[int], axis: int) -> list[int]:
     return [d for d in range(len(dims)) if d != axis]
 
 

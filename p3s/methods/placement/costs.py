@@ -35,12 +35,12 @@ def row_of(phase: Phase, fabric: Fabric, network: Network | None = None) -> dict
     """
     traffic, placed = phase
     levels = [level.at(fabric.numbers(placed.names)) for level in fabric.levels()]
-    found = class_a(traffic, placed) | class_b(traffic, placed)
-    found |= class_c(traffic, placed, levels, isinstance(fabric, Dragonfly))
-    found |= link_features(traffic, placed, fabric)
+    features = class_a(traffic, placed) | class_b(traffic, placed)
+    features |= class_c(traffic, placed, levels, isinstance(fabric, Dragonfly))
+    features |= link_features(traffic, placed, fabric)
     if network is not None:
-        found |= simulated_features(traffic, placed, fabric, network)
-    return found
+        features |= simulated_features(traffic, placed, fabric, network)
+    return features
 
 
 def network_id(fabric: Fabric) -> str:
@@ -106,25 +106,25 @@ class QuickCost:
     def of(self, phase: PhaseTraffic, placed: RankMap, fabric: Fabric) -> Seconds:
         """Return the time of a phase; see CostModel."""
         sent = phase.traffic
-        found = paths(sent, placed, fabric)
-        loads = fabric.loads(found.source, found.dest, found.nbytes)
+        messages = paths(sent, placed, fabric)
+        loads = fabric.loads(messages.source, messages.dest, messages.nbytes)
         busy = loads / np.repeat(link_rates(fabric, self.network), 2)
         used = busy[loads > 0]
         links = float(used.max() + _OTHERS * used.mean()) if len(used) else 0.0
-        passed = fabric.distances(found.source, found.dest)[found.row]
-        own = sent.messages * self._message_ns(passed, sent)
-        ranks = sums(sent.source, own, sent.ranks) + sums(sent.dest, own, sent.ranks)
+        passed = fabric.distances(messages.source, messages.dest)[messages.row]
+        message_ns = sent.messages * self._message_ns(passed, sent)
+        ranks = sums(sent.source, message_ns, sent.ranks) + sums(sent.dest, message_ns, sent.ranks)
         return Seconds((links + float(ranks.max(initial=0.0)) / 2) / _NS_PER_S)
 
     def _message_ns(self, passed: Ints, sent: Traffic) -> Floats:
         """Return what each row's messages take beside their bytes on links."""
-        found = np.zeros(len(sent))
+        cost_ns = np.zeros(len(sent))
         for distance in np.unique(passed).tolist():
             rows = passed == distance
             path = self.network.path(int(distance))
             size = sent.nbytes[rows] if not path.linked else np.zeros(int(rows.sum()))
-            found[rows] = path.transfer.at(size) + path.send.at(sent.nbytes[rows])
-        return found
+            cost_ns[rows] = path.transfer.at(size) + path.send.at(sent.nbytes[rows])
+        return cost_ns
 
 
 def link_rates(fabric: Fabric, network: Network) -> Floats:
@@ -151,11 +151,11 @@ class LearnedCost:
         if not parts:
             return Seconds(0.0, 0.0, 0.0)
         rows = [row_of((part, placed), fabric, self.model.network) for part, _ in parts]
-        found = self.model.predict(rows)
+        estimate = self.model.predict(rows)
         times = np.array([times for _, times in parts])
-        names = sorted({name for one in found.outside for name in one})
-        low, high = float(found.low @ times), float(found.high @ times)
-        return Seconds(float(found.seconds @ times), low, high, tuple(names))
+        names = sorted({name for one in estimate.outside for name in one})
+        low, high = float(estimate.low @ times), float(estimate.high @ times)
+        return Seconds(float(estimate.seconds @ times), low, high, tuple(names))
 
 
 def cost_of(file: Path | str | None) -> LearnedCost | None:

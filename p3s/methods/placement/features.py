@@ -42,12 +42,12 @@ def class_b(traffic: Traffic, placed: RankMap) -> dict[str, float]:
     """Return what nodes send to others (ND, NM), keep inside (iND, iNM), and in all (TD, TM)."""
     between = between_nodes(traffic, placed)
     apart = between.source != between.dest
-    found: dict[str, float] = {}
+    features: dict[str, float] = {}
     for inside, prefix in ((apart, "N"), (~apart, "iN")):
-        found |= _sent(prefix, between, between.source, placed.nodes, inside)
-    found["TD"] = float(between.nbytes[apart].sum())
-    found["TM"] = float(between.messages[apart].sum())
-    return found
+        features |= _traffic_statistics(prefix, between, between.source, placed.nodes, inside)
+    features["TD"] = float(between.nbytes[apart].sum())
+    features["TM"] = float(between.messages[apart].sum())
+    return features
 
 
 def class_c(
@@ -71,27 +71,27 @@ def class_c(
         number = len(names)
         shape[level.name] = float(number)
         parts = np.unique(np.stack([below, of]), axis=1)[1]
-        held = sums(parts, np.ones(len(parts)), number)
-        shape |= _summarise(f"{below_name}/{level.name}", held, ("avg", "max"))
+        counts_of_parts = sums(parts, np.ones(len(parts)), number)
+        shape |= _summarise(f"{below_name}/{level.name}", counts_of_parts, ("avg", "max"))
         source, dest = of[between.source], of[between.dest]
         leaves = source != dest
         inside = ~leaves & (below[between.source] != below[between.dest])
         for rows, prefix in ((leaves, level.letter), (inside, f"i{level.letter}")):
-            sent |= _sent(prefix, between, source, number, rows)
+            sent |= _traffic_statistics(prefix, between, source, number, rows)
         if pairs and depth == len(levels) - 1:
             sent |= _largest_pair(level.letter, between, source * number + dest, leaves)
         below, below_name = of, level.name
     return shape | sent
 
 
-def _sent(
+def _traffic_statistics(
     prefix: str, between: NodeTraffic, component: Ints, number: int, rows: Bools
 ) -> dict[str, float]:
     """Return statistics of the data and the messages of some rows, summed up by component."""
-    found: dict[str, float] = {}
+    features: dict[str, float] = {}
     for letter, column in (("D", between.nbytes), ("M", between.messages)):
-        found |= _summarise(prefix + letter, sums(component[rows], column[rows], number), _ALL)
-    return found
+        features |= _summarise(prefix + letter, sums(component[rows], column[rows], number), _ALL)
+    return features
 
 
 def _largest_pair(letter: str, between: NodeTraffic, pair: Ints, leaves: Bools) -> dict[str, float]:

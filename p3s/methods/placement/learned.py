@@ -161,14 +161,14 @@ def doubts(card: Card) -> list[Reason]:
     error = card.scores.mmre if card.scores is not None else float("inf")
     if error <= ROUGH:
         return []
-    said = (
+    message = (
         f"the learned model ({card.features or 'trees'}) misses phases that it had not seen by "
         f"{percent(error)} (limit {percent(POOR if error > POOR else ROUGH)})"
         if np.isfinite(error)
         else "the learned model was checked on no phases that it had not seen"
     )
     advice = "learn it from more phases (p3s machine learn --phases, --budget), or by another --way"
-    return [Reason("learned-off", said, advice, error > POOR, error <= POOR)]
+    return [Reason("learned-off", message, advice, error > POOR, error <= POOR)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,10 +239,12 @@ class LearnedModel:
         """
         card = self.card
         if network and card.network != network:
-            known = f"give --topology {shlex.quote(card.topology)}, or " if card.topology else ""
+            topology_hint = (
+                f"give --topology {shlex.quote(card.topology)}, or " if card.topology else ""
+            )
             raise P3SError(
                 f"the communication model is of network {card.network}, not of {network}; "
-                f"{known}learn one there"
+                f"{topology_hint}learn one there"
             )
         if machine and card.named and card.machine != machine:
             raise P3SError(
@@ -256,8 +258,8 @@ def columns(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> Floats
     missing = [name for name in names if any(name not in row for row in rows)]
     if missing:
         raise P3SError(f"feature {missing[0]} is missing; the model needs {len(names)} of them")
-    found = np.array([[row[name] for name in names] for row in rows], dtype=np.float64)
-    return found.reshape(len(rows), len(names))
+    table = np.array([[row[name] for name in names] for row in rows], dtype=np.float64)
+    return table.reshape(len(rows), len(names))
 
 
 def learn(
@@ -287,7 +289,7 @@ def learn(
         machine, network, len(data.seconds), len(np.unique(groups)), way.settings,
         scores if np.isfinite(scores.score) else None, tuple(_caveats(way.settings, groups)),
     )  # fmt: skip
-    near = [data.missed_by(found) for found in (unseen, *map(data.unseen, apart))]
+    near = [data.missed_by(ends) for ends in (unseen, *map(data.unseen, apart))]
     return LearnedModel(
         card,
         way.names,
@@ -332,16 +334,16 @@ class _Data:
 
     def unseen(self, groups: Ints, ends: bool = True) -> Floats:
         """Return middle, low and high of each row from models that have not seen its group."""
-        found = np.zeros((3 if ends else 1, len(self.seconds)))
+        ends_of = np.zeros((3 if ends else 1, len(self.seconds)))
         fold = _left_out(groups, self.way.settings.seed)
         for number in np.unique(fold):
             out = fold == number
-            found[:, out] = self.logarithms(~out, out, ends)
-        return found
+            ends_of[:, out] = self.logarithms(~out, out, ends)
+        return ends_of
 
-    def missed_by(self, found: Floats) -> Floats:
+    def missed_by(self, ends_of: Floats) -> Floats:
         """Return by how much intervals of all rows miss their times."""
-        return measure_miss(found[1], found[2], np.log(self.seconds))
+        return measure_miss(ends_of[1], ends_of[2], np.log(self.seconds))
 
     def beyond(self, features: Sequence[str]) -> tuple[Floats, Floats]:
         """Return what is missed of rows with large values by the others, and how far they are."""
@@ -352,9 +354,9 @@ class _Data:
             if min(out.sum(), (~out).sum()) < _FEW:
                 continue
             _, low, high = self.logarithms(~out, out)
-            kept = self.x[~out]
+            inner = self.x[~out]
             off.append(measure_miss(low, high, np.log(self.seconds[out])))
-            far.append(doublings(self.x[out], kept.min(axis=0), kept.max(axis=0)))
+            far.append(doublings(self.x[out], inner.min(axis=0), inner.max(axis=0)))
         return np.concatenate(off), np.concatenate(far)
 
 
@@ -379,8 +381,8 @@ def _logarithms(
     """
     base = np.zeros(len(x))
     if line is not None and len(x):
-        found = line.seconds(dict(zip(names, x.T, strict=True)))
-        base = np.asarray(np.log(np.maximum(found, _LEAST_S)), dtype=np.float64)
+        line_seconds = line.seconds(dict(zip(names, x.T, strict=True)))
+        base = np.asarray(np.log(np.maximum(line_seconds, _LEAST_S)), dtype=np.float64)
     return np.stack([base + each.predict(x) for each in trees]) if trees else base
 
 
@@ -405,7 +407,7 @@ def _boost_trees(x: Floats, y: Floats, settings: Settings, ends: bool) -> tuple[
     from sklearn.ensemble import GradientBoostingRegressor
 
     number = x.shape[1]
-    seen = min(max(round(settings.share[1] * number), _FEW), number)
+    features_tried = min(max(round(settings.share[1] * number), _FEW), number)
 
     def fit(**loss: Any) -> Trees:
         model = GradientBoostingRegressor(
@@ -414,7 +416,7 @@ def _boost_trees(x: Floats, y: Floats, settings: Settings, ends: bool) -> tuple[
             max_depth=settings.depth,
             min_samples_leaf=settings.leaf,
             subsample=settings.share[0],
-            max_features=seen,
+            max_features=features_tried,
             random_state=settings.seed,
             **loss,
         )

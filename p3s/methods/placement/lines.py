@@ -27,8 +27,8 @@ class Line:
 
     def seconds(self, columns: Columns) -> Floats:
         """Return the times; below 0 where the line is."""
-        found = design(self.products, columns) @ np.array(self.coefficients)
-        return np.asarray(found, dtype=np.float64)
+        values = design(self.products, columns) @ np.array(self.coefficients)
+        return np.asarray(values, dtype=np.float64)
 
 
 _FACTOR = re.compile(r"(log2 |sqrt )?([^<>]+)(?:(<=|>)(.+))?")
@@ -36,30 +36,30 @@ _FACTOR = re.compile(r"(log2 |sqrt )?([^<>]+)(?:(<=|>)(.+))?")
 
 def feature_of(factor: str) -> str:
     """Return the feature that a factor of a product is made of."""
-    found = _FACTOR.fullmatch(factor)
-    return found[2] if found else factor
+    match = _FACTOR.fullmatch(factor)
+    return match[2] if match else factor
 
 
 def _column(columns: Columns, factor: str) -> Floats:
-    found = _FACTOR.fullmatch(factor)
-    assert found is not None, "a factor is never empty"
-    values = np.asarray(columns[found[2]], dtype=np.float64)
-    if found[3]:
-        below = values <= float(found[4])
-        return (below if found[3] == "<=" else ~below).astype(np.float64)
-    if found[1]:
+    match = _FACTOR.fullmatch(factor)
+    assert match is not None, "a factor is never empty"
+    values = np.asarray(columns[match[2]], dtype=np.float64)
+    if match[3]:
+        below = values <= float(match[4])
+        return (below if match[3] == "<=" else ~below).astype(np.float64)
+    if match[1]:
         positive = np.maximum(values, 1.0)
-        return np.asarray(np.log2(positive) if found[1] == "log2 " else np.sqrt(positive))
+        return np.asarray(np.log2(positive) if match[1] == "log2 " else np.sqrt(positive))
     return values
 
 
 def design(products: Sequence[Product], columns: Columns) -> Floats:
     """Return the value of each product in each row, shape (rows, products)."""
     rows = len(next(iter(columns.values())))
-    found = [
+    columns_of = [
         np.prod([_column(columns, name) for name in p] or [np.ones(rows)], axis=0) for p in products
     ]
-    return np.stack(found, axis=1).astype(np.float64)
+    return np.stack(columns_of, axis=1).astype(np.float64)
 
 
 def fit_nonnegative(products: Sequence[Product], columns: Columns, seconds: Floats) -> Line:
@@ -67,8 +67,8 @@ def fit_nonnegative(products: Sequence[Product], columns: Columns, seconds: Floa
 
     It grows with what it is of, so that it may be followed beyond the rows it was fitted to.
     """
-    found = nonnegative(design(products, columns), seconds, 1.0 / seconds)
-    return Line(tuple(products), tuple(map(float, found)))
+    coefficients = nonnegative(design(products, columns), seconds, 1.0 / seconds)
+    return Line(tuple(products), tuple(map(float, coefficients)))
 
 
 def fit_single(products: Sequence[Product], columns: Columns, seconds: Floats) -> Line:
@@ -94,16 +94,18 @@ def fit_single(products: Sequence[Product], columns: Columns, seconds: Floats) -
     gram, right, best = scaled.T @ scaled, scaled.T @ seconds, np.inf
     chosen, coefficients = [0], np.zeros(1)
     for number in (1, 2, 3):
-        for some in combinations(range(1, len(pairs) + 1), number):
-            at = [0, *some]
-            found = np.linalg.lstsq(gram[np.ix_(at, at)], right[at], rcond=None)[0]
-            missed = float(found @ gram[np.ix_(at, at)] @ found - 2 * found @ right[at])
+        for subset in combinations(range(1, len(pairs) + 1), number):
+            at = [0, *subset]
+            solution = np.linalg.lstsq(gram[np.ix_(at, at)], right[at], rcond=None)[0]
+            missed = float(solution @ gram[np.ix_(at, at)] @ solution - 2 * solution @ right[at])
             if missed < best:
-                best, chosen, coefficients = missed, at, found
-    kept = [((), 1.0), *((pairs[k - 1], float(size[k - 1])) for k in chosen[1:])]
+                best, chosen, coefficients = missed, at, solution
+    products_chosen = [((), 1.0), *((pairs[k - 1], float(size[k - 1])) for k in chosen[1:])]
     return Line(
-        tuple(product for product, _ in kept),
-        tuple(float(value) / by for value, (_, by) in zip(coefficients, kept, strict=True)),
+        tuple(product for product, _ in products_chosen),
+        tuple(
+            float(value) / by for value, (_, by) in zip(coefficients, products_chosen, strict=True)
+        ),
     )
 
 
@@ -125,13 +127,13 @@ def fit_robust(products: Sequence[Product], columns: Columns, seconds: Floats) -
     weights = np.ones(len(seconds))
     for _ in range(_ROUNDS):
         rows = np.sqrt(weights)[:, None] * table / size
-        found = np.linalg.lstsq(rows, np.sqrt(weights) * seconds, rcond=None)[0]
-        left = np.abs(seconds - (table / size) @ found)
-        scale = float(np.median(left)) / 0.6745
+        solution = np.linalg.lstsq(rows, np.sqrt(weights) * seconds, rcond=None)[0]
+        residuals = np.abs(seconds - (table / size) @ solution)
+        scale = float(np.median(residuals)) / 0.6745
         if scale <= 0:
             break
-        weights = np.maximum(1.0 - (left / (_TUNED * scale)) ** 2, 0.0) ** 2
-    return Line(tuple(products), tuple(map(float, found / size)))
+        weights = np.maximum(1.0 - (residuals / (_TUNED * scale)) ** 2, 0.0) ** 2
+    return Line(tuple(products), tuple(map(float, solution / size)))
 
 
 #: How a line that goes first is fitted, by name.

@@ -59,28 +59,30 @@ def paths(traffic: Traffic, placed: RankMap, fabric: Fabric) -> Paths:
     Nodes are those of the network that the placement names (in order where it names none). Errors:
     P3SError for a node that the network does not have, or a placement of other ranks.
     """
-    found = between_nodes(traffic, placed, fabric.numbers(placed.names))
-    passed = fabric.distances(found.source, found.dest) + (-1 if isinstance(fabric, Torus) else 1)
-    return Paths(**vars(found), dilation=np.where(found.source == found.dest, 0, passed))
+    messages = between_nodes(traffic, placed, fabric.numbers(placed.names))
+    passed = fabric.distances(messages.source, messages.dest) + (
+        -1 if isinstance(fabric, Torus) else 1
+    )
+    return Paths(**vars(messages), dilation=np.where(messages.source == messages.dest, 0, passed))
 
 
-def link_bytes(found: Paths, fabric: Fabric) -> Floats:
+def link_bytes(routes: Paths, fabric: Fabric) -> Floats:
     """Return what each of the network's links carries, (6) before its maximum."""
-    loads = fabric.loads(found.source, found.dest, found.nbytes)
+    loads = fabric.loads(routes.source, routes.dest, routes.nbytes)
     return np.asarray(loads[network_links(fabric)], dtype=np.float64)
 
 
-def prior_metrics(found: Paths, fabric: Fabric) -> dict[str, float]:
+def prior_metrics(routes: Paths, fabric: Fabric) -> dict[str, float]:
     """Return equations (1) to (6): how far messages go, in links, and what links carry, in bytes.
 
     Averages over nothing are 0.
     """
-    hop_bytes = float((found.dilation * found.nbytes).sum())
-    number, volume = float(found.messages.sum()), float(found.nbytes.sum())
-    loads = link_bytes(found, fabric)
+    hop_bytes = float((routes.dilation * routes.nbytes).sum())
+    number, volume = float(routes.messages.sum()), float(routes.nbytes.sum())
+    loads = link_bytes(routes, fabric)
     return {
-        "max dilation": float(found.dilation.max(initial=0)),
-        "avg dilation": float((found.dilation * found.messages).sum()) / (number or 1.0),
+        "max dilation": float(routes.dilation.max(initial=0)),
+        "avg dilation": float((routes.dilation * routes.messages).sum()) / (number or 1.0),
         "hop-bytes": hop_bytes,
         "hops per byte": hop_bytes / (volume or 1.0),
         "avg bytes": hop_bytes / (len(loads) or 1),
@@ -88,30 +90,30 @@ def prior_metrics(found: Paths, fabric: Fabric) -> dict[str, float]:
     }
 
 
-def queues(found: Paths, fabric: Fabric) -> Ints:
+def queues(routes: Paths, fabric: Fabric) -> Ints:
     """Return in which of its node's injection queues the messages of each row wait, numbered.
 
     On a torus or mesh a node has one for each direction, chosen by the dimension in which a message
     has farthest to go, the first of several; elsewhere it has one.
     """
     if not isinstance(fabric, Torus):
-        return found.source
+        return routes.source
     steps = np.stack(
-        [fabric.steps(d, found.source, found.dest) for d in range(len(fabric.dims))], axis=1
+        [fabric.steps(d, routes.source, routes.dest) for d in range(len(fabric.dims))], axis=1
     )
     dimension = np.abs(steps).argmax(axis=1)
     down = np.take_along_axis(steps, dimension[:, None], axis=1)[:, 0] < 0
-    queue = (found.source * len(fabric.dims) + dimension) * 2 + down
+    queue = (routes.source * len(fabric.dims) + dimension) * 2 + down
     return np.asarray(queue, dtype=np.int64)
 
 
-def longest_queue(found: Paths, fabric: Fabric) -> float:
+def longest_queue(routes: Paths, fabric: Fabric) -> float:
     """Return the most messages in one injection queue (max FIFO); none inside a node is in one."""
-    out = found.source != found.dest
+    out = routes.source != routes.dest
     if not out.any():
         return 0.0
-    _, place = np.unique(queues(found, fabric)[out], return_inverse=True)
-    return float(np.bincount(place.ravel(), weights=found.messages[out]).max())
+    _, place = np.unique(queues(routes, fabric)[out], return_inverse=True)
+    return float(np.bincount(place.ravel(), weights=routes.messages[out]).max())
 
 
 def link_features(traffic: Traffic, placed: RankMap, fabric: Fabric) -> dict[str, float]:
@@ -119,10 +121,10 @@ def link_features(traffic: Traffic, placed: RankMap, fabric: Fabric) -> dict[str
 
     Errors: P3SError for a node that the network does not have.
     """
-    found = paths(traffic, placed, fabric)
-    values = prior_metrics(found, fabric)
-    values |= outliers("avg bytes", link_bytes(found, fabric)) | _distances(found, fabric)
-    values["max FIFO"] = longest_queue(found, fabric)
+    routes = paths(traffic, placed, fabric)
+    values = prior_metrics(routes, fabric)
+    values |= outliers("avg bytes", link_bytes(routes, fabric)) | _distances(routes, fabric)
+    values["max FIFO"] = longest_queue(routes, fabric)
     return values
 
 
@@ -134,16 +136,16 @@ def outliers(name: str, values: Floats) -> dict[str, float]:
     }
 
 
-def _distances(found: Paths, fabric: Fabric) -> dict[str, float]:
+def _distances(routes: Paths, fabric: Fabric) -> dict[str, float]:
     """Return sums over the messages, and over the nodes, that are farther than the average.
 
     The source says "sum of dilations for messages in the average outlier set" in one place (sum
     dilation AO, sum hops AO), "sum of maximum dilation" in another (sum maxdil AO, of nodes).
     """
-    far = found.dilation.astype(np.float64)
-    out = above_average(far, found.messages)
-    over = float((far * found.messages)[out].sum())
+    far = routes.dilation.astype(np.float64)
+    out = above_average(far, routes.messages)
+    over = float((far * routes.messages)[out].sum())
     farthest = np.zeros(fabric.nodes)
-    np.maximum.at(farthest, found.source, far)
+    np.maximum.at(farthest, routes.source, far)
     nodes = farthest[above_average(farthest)]
     return {"sum dilation AO": over, "sum hops AO": over, "sum maxdil AO": float(nodes.sum())}

@@ -81,8 +81,8 @@ def traffic(
     for name, column in (("bytes", size), ("messages", number)):
         if len(column) and int(column.min()) < 0:
             raise P3SError(f"traffic, row {int(column.argmin())}: {name} are less than 0")
-    kept = number > 0
-    return Traffic(ranks, first[kept], second[kept], number[kept], size[kept])
+    nonempty = number > 0
+    return Traffic(ranks, first[nonempty], second[nonempty], number[nonempty], size[nonempty])
 
 
 def together(parts: Sequence[Traffic]) -> Traffic:
@@ -101,8 +101,8 @@ def together(parts: Sequence[Traffic]) -> Traffic:
 
 def sums(key: Ints, column: Ints | Floats, number: int) -> Floats:
     """Return the sum of a column for each of the keys 0 to ``number`` - 1."""
-    found = np.bincount(key, weights=column, minlength=number)
-    return np.asarray(found, dtype=np.float64)
+    totals = np.bincount(key, weights=column, minlength=number)
+    return np.asarray(totals, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ def phase_traffic(
     """
     talks = trace.is_kind(SEND) | trace.is_kind(COLLECTIVE)
     columns: list[tuple[np.ndarray, ...]] = []
-    lost = 0.0
+    lost_calls = 0.0
     for section in sections:
         steps = expand(section.steps, library).steps
         sends = np.flatnonzero(steps.is_op(*SENDS) & (steps.peer >= 0))
@@ -169,22 +169,22 @@ def phase_traffic(
         columns.append((trace.phase[steps.row[sends]], *ends, steps.weight[sends]))
         alone = np.array([c for c, them in steps.members.items() if len(them) < 2], dtype=np.int64)
         whole = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE) & ~np.isin(steps.comm, alone)
-        lost += float(steps.weight[whole].sum())
-        for left in section.left_out:
-            if left.why != REASON_TEXT[Reason.NO_PEER]:
-                lost += float(trace.repeat[left.rows[talks[left.rows]]].sum())
+        lost_calls += float(steps.weight[whole].sum())
+        for entry in section.left_out:
+            if entry.why != REASON_TEXT[Reason.NO_PEER]:
+                lost_calls += float(trace.repeat[entry.rows[talks[entry.rows]]].sum())
     phase, source, dest, nbytes, times = (
         np.concatenate(parts) if columns else np.zeros(0, dtype=np.int64)
         for parts in (zip(*columns, strict=True) if columns else ((),) * 5)
     )
-    found = []
+    phases_found = []
     for number in np.unique(phase).tolist():
         mine = phase == number
         name, iterations = trace.names.get(number, ""), trace.weights.get(number, 1.0)
         sent = Traffic(trace.n, source[mine], dest[mine], times[mine], nbytes[mine]).merged()
-        found.append(PhaseTraffic(number, name, iterations, sent))
+        phases_found.append(PhaseTraffic(number, name, iterations, sent))
     calls = float(trace.repeat[talks].sum())
-    return found, lost / calls if calls else 0.0
+    return phases_found, lost_calls / calls if calls else 0.0
 
 
 def all_traffic(phases: Sequence[PhaseTraffic], ranks: int) -> Traffic:

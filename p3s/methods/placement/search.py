@@ -123,9 +123,9 @@ def improve_by_swaps(
         if node_of is None:
             continue
         tried = rank_map(f"{placed.kind}, swapped", node_of, placed.names)
-        found = cost(tried)
-        if found < least:
-            best, least = tried, found
+        cost_found = cost(tried)
+        if cost_found < least:
+            best, least = tried, cost_found
     return best, least
 
 
@@ -160,9 +160,11 @@ def _halve_network(
             continue
         halves = _two(nodes, fabric, at)
         slots = [int(where.slots[half].sum()) for half in halves]
-        first = _cut(graph, slots[0], seed)
+        first = _bisect(graph, slots[0], seed)
         if apart is not None and slots[0] == slots[1]:
-            one, other = (_sent(whole, ranks[side], of_ranks, of_nodes) for side in (first, ~first))
+            one, other = (
+                _bytes_to_nodes(whole, ranks[side], of_ranks, of_nodes) for side in (first, ~first)
+            )
             if nearer_changed((one, other), halves, apart):
                 first = ~first
         for side, half in zip((first, ~first), halves, strict=True):
@@ -171,13 +173,13 @@ def _halve_network(
     return of_ranks
 
 
-def _sent(whole: csr_array, ranks: Ints, of_ranks: Ints, of_nodes: Ints) -> Floats:
+def _bytes_to_nodes(whole: csr_array, ranks: Ints, of_ranks: Ints, of_nodes: Ints) -> Floats:
     """Return the bytes between ranks and every node; those of a part go to all of its nodes
     alike, what stays in the part of the ranks nowhere."""
     rows = whole[ranks]
-    found = sums(of_ranks[rows.indices], rows.data, len(of_nodes))
-    found[of_ranks[ranks[:1]]] = 0.0
-    share = found / np.maximum(np.bincount(of_nodes, minlength=len(found)), 1)
+    bytes_to = sums(of_ranks[rows.indices], rows.data, len(of_nodes))
+    bytes_to[of_ranks[ranks[:1]]] = 0.0
+    share = bytes_to / np.maximum(np.bincount(of_nodes, minlength=len(bytes_to)), 1)
     return np.asarray(share[of_nodes], dtype=np.float64)
 
 
@@ -199,7 +201,7 @@ def _two(nodes: Ints, fabric: Fabric, at: Ints) -> tuple[Ints, Ints]:
     return nodes[: len(nodes) // 2], nodes[len(nodes) // 2 :]
 
 
-def _cut(graph: csr_array, size: int, seed: int) -> Bools:
+def _bisect(graph: csr_array, size: int, seed: int) -> Bools:
     """Return which ranks are in the first part, ``size`` of them."""
     number = graph.shape[0]
     if not graph.nnz:

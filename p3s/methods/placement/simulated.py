@@ -32,25 +32,25 @@ def simulated_features(
     share of those that they receive (avg delay), over the links that other features are of.
     Errors: P3SError for nodes that the network does not have.
     """
-    there = wired_on(fabric, placed)
-    costs = on_wires(network, there)
+    wired = wired_on(fabric, placed)
+    costs = on_wires(network, wired)
     steps = steps_of(traffic)
-    times = simulate(steps, placed.node_of, costs, distance=there.distance)
+    times = simulate(steps, placed.node_of, costs, distance=wired.distance)
     sends = np.flatnonzero(steps.is_op(Op.ISEND))
     first, second = placed.node_of[steps.rank[sends]], placed.node_of[steps.peer[sends]]
-    far = there.distance[first, second]
+    far = wired.distance[first, second]
     latency = np.zeros(len(far))
     for distance in np.unique(far).tolist():
         latency[far == distance] = costs.path(distance).transfer.at(0.0)
     begin = times.began_ns[sends]
     end = np.maximum(times.arrival_ns[sends] - latency, begin)
-    ends = there.node[first], there.node[second]
+    ends = wired.node[first], wired.node[second]
     received, buffered = link_counters(fabric, *ends, steps.bytes[sends], begin, end)
-    kept = network_links(fabric)
-    buffer, delay = buffered[kept], (buffered / np.maximum(received, 1.0))[kept]
+    trunk_links = network_links(fabric)
+    buffer, delay = buffered[trunk_links], (buffered / np.maximum(received, 1.0))[trunk_links]
     seconds = float(times.end_ns.max()) * 1e-9 if len(traffic) else 0.0
-    found = {SIMULATED: seconds, "avg buffer": mean_of(buffer, buffer >= 0)}
-    return found | outliers("avg buffer", buffer) | outliers("avg delay", delay)
+    features = {SIMULATED: seconds, "avg buffer": mean_of(buffer, buffer >= 0)}
+    return features | outliers("avg buffer", buffer) | outliers("avg delay", delay)
 
 
 def link_counters(
@@ -105,17 +105,17 @@ def steps_of(traffic: Traffic) -> Steps:
     receive, send, wait = at[:number], at[number : 2 * number], at[2 * number :]
     total = len(order)
 
-    def column(default: int, *given: tuple[Ints, Ints | int]) -> Ints:
+    def column(default: int, *assignments: tuple[Ints, Ints | int]) -> Ints:
         values = np.full(total, default, dtype=np.int64)
-        for where, what in given:
-            values[where] = what
+        for where, value in assignments:
+            values[where] = value
         return values
 
     requests = np.bincount(rank[: 2 * number], minlength=ranks)
     done_count = column(0, (wait, requests))
     is_request = np.ones(total, dtype=bool)
     is_request[wait] = False
-    nothing, zeros = column(-1), column(0)
+    absent, zeros = column(-1), column(0)
     return Steps(
         n=ranks,
         ranks=np.arange(ranks),
@@ -125,13 +125,13 @@ def steps_of(traffic: Traffic) -> Steps:
         tag=column(-1, (receive, 0), (send, 0)),
         comm=zeros,
         bytes=column(0, (receive, nbytes), (send, nbytes)),
-        peer2=nothing,
-        tag2=nothing,
+        peer2=absent,
+        tag2=absent,
         bytes2=zeros,
         call=column(2, (receive, 0), (send, 1)),
         work_ns=np.zeros(total),
         number=done_count,
-        row=nothing,
+        row=absent,
         weight=np.ones(total),
         turn=zeros,
         done_start=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(done_count)]),

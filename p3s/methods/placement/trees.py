@@ -73,14 +73,14 @@ def of_boosting(fitted: Any) -> Trees:
     counts = np.array([tree.node_count for tree in trees], dtype=np.int64)
     root = np.cumsum(counts) - counts
     shift = np.repeat(root, counts)
-    left = np.concatenate([tree.children_left for tree in trees]).astype(np.int64)
+    left_child = np.concatenate([tree.children_left for tree in trees]).astype(np.int64)
     right = np.concatenate([tree.children_right for tree in trees]).astype(np.int64)
-    leaf = left < 0
+    leaf = left_child < 0
     feature = np.concatenate([tree.feature for tree in trees]).astype(np.int64)
     return Trees(
         np.where(leaf, -1, feature),
         np.concatenate([tree.threshold for tree in trees]).astype(np.float64),
-        np.where(leaf, 0, left + shift),
+        np.where(leaf, 0, left_child + shift),
         np.where(leaf, 0, right + shift),
         np.concatenate([tree.value[:, 0, 0] for tree in trees]).astype(np.float64),
         root,
@@ -89,11 +89,11 @@ def of_boosting(fitted: Any) -> Trees:
     )
 
 
-def require_sklearn(what: str) -> None:
+def require_sklearn(purpose: str) -> None:
     """Raise P3SError where scikit-learn is not installed."""
     try:
         import sklearn  # noqa: F401
     except ImportError as error:
         raise P3SError(
-            f"{what}: needs scikit-learn, which is not installed; pip install 'p3s[placement]'"
+            f"{purpose}: needs scikit-learn, which is not installed; pip install 'p3s[placement]'"
         ) from error

@@ -61,8 +61,8 @@ def on_cores(traffic: Traffic, placed: RankMap, inside: Inside) -> OnCores:
     core_of = np.zeros(placed.n, dtype=np.int64)
     for node in np.unique(placed.node_of).tolist():
         ranks = placed.ranks_of(node)
-        found = bisect_ranks(_among(traffic, ranks), where, tree)
-        core_of[ranks] = by_cache[first[found.node_of] + found.slot_of]
+        placement = bisect_ranks(_among(traffic, ranks), where, tree)
+        core_of[ranks] = by_cache[first[placement.node_of] + placement.slot_of]
     better = OnCores(inside, core_of)
     less = better.between_sockets(traffic, placed) <= usual.between_sockets(traffic, placed)
     return better if less else usual
@@ -73,9 +73,9 @@ def _among(traffic: Traffic, ranks: Ints) -> Traffic:
     place = np.full(traffic.ranks, -1, dtype=np.int64)
     place[ranks] = np.arange(len(ranks))
     source, dest = place[traffic.source], place[traffic.dest]
-    kept = (source >= 0) & (dest >= 0)
-    columns = (traffic.messages[kept], traffic.nbytes[kept])
-    return Traffic(len(ranks), source[kept], dest[kept], *columns)
+    is_inside = (source >= 0) & (dest >= 0)
+    columns = (traffic.messages[is_inside], traffic.nbytes[is_inside])
+    return Traffic(len(ranks), source[is_inside], dest[is_inside], *columns)
 
 
 OPEN_MPI, MPICH, SLURM = FORMATS = ("openmpi", "mpich", "slurm")

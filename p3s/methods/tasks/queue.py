@@ -64,11 +64,11 @@ def run(
     todo = np.asarray(tasks, dtype=np.float64)
     parts = [todo[i :: queue.servers] for i in range(queue.servers)]
     crew = [len(range(i, workers, queue.servers)) for i in range(queue.servers)]
-    found = [_one(queue, part, k, rng) for part, k in zip(parts, crew, strict=True) if k > 0]
-    if not found:
+    outcomes = [_one(queue, part, k, rng) for part, k in zip(parts, crew, strict=True) if k > 0]
+    if not outcomes:
         return Course(0.0, 0.0, 0.0)
-    long = max(seconds for seconds, _ in found)
-    busy = sum(served for _, served in found) / len(found)
+    long = max(seconds for seconds, _ in outcomes)
+    busy = sum(served for _, served in outcomes) / len(outcomes)
     return Course(long, _share(busy, long), _share(float(todo.sum()) / workers, long))
 
 
@@ -161,22 +161,22 @@ def draw_run_time(
     """
     draws = int(np.clip(_REQUESTS // max(number, 1), *_DRAWS))
     rng = np.random.default_rng(seed)
-    found = []
+    courses = []
     for i in range(draws):
         one = tasks[i % len(tasks)]
         if not fixed or len(one) != number:
             pool = rng.choice(one, len(one))
             one = rng.choice(pool, number)
         service = queue.service * max(1.0 + error * float(rng.standard_normal()), 0.0)
-        found.append(run(replace(queue, service=service), one, workers, rng))
-    seconds = np.array([each.seconds for each in found])
+        courses.append(run(replace(queue, service=service), one, workers, rng))
+    seconds = np.array([each.seconds for each in courses])
     low, middle, high = low_median_high(seconds)
     return Range(
         float(middle),
         float(low),
         float(high),
-        float(np.mean([each.busy for each in found])),
-        float(np.mean([each.working for each in found])),
+        float(np.mean([each.busy for each in courses])),
+        float(np.mean([each.working for each in courses])),
     )
 
 
@@ -276,8 +276,8 @@ class TaskQueue:
         if self.exact is not None:
             constant, each = self.exact
             return (float(constant + each * self.workers(n)),) * 3
-        seen = list(self.numbers.values())
-        return float(min(seen)), float(np.median(seen)), float(max(seen))
+        numbers_seen = list(self.numbers.values())
+        return float(min(numbers_seen)), float(np.median(numbers_seen)), float(max(numbers_seen))
 
     def scale(self, n: int) -> float:
         """Return by how much a task at n is longer than at the largest traced count."""
@@ -286,8 +286,8 @@ class TaskQueue:
     def scales(self, n: int) -> set[float]:
         """Return the ends of ``scale``: what the power misses, and that tasks stay as they are
         where it misses much."""
-        there = self.scale(n)
-        ends = {there * (1.0 - self.misfit), there * (1.0 + self.misfit)} if self.slope else {there}
+        usual = self.scale(n)
+        ends = {usual * (1.0 - self.misfit), usual * (1.0 + self.misfit)} if self.slope else {usual}
         return ends | {1.0} if self.misfit > _ALIKE else ends
 
 
@@ -297,18 +297,18 @@ def queue_of(runs: Mapping[int, Sequence[tuple[ServerRecord, ...]]]) -> TaskQueu
     Every run has to have the same servers, and all that are not servers have to be workers. A rank
     with a counter may be one, too.
     """
-    flat = [(n, found) for n, several in sorted(runs.items()) for found in several]
-    ranks = {tuple(one.server for one in found) for _, found in flat}
+    flat = [(n, records) for n, several in sorted(runs.items()) for records in several]
+    ranks = {tuple(one.server for one in records) for _, records in flat}
     if len(ranks) != 1 or not (servers := ranks.pop()):
         return None
-    if len({_shape(n, found) for n, found in flat}) != 1 or (apart := _shape(*flat[0])) is None:
+    if len({_shape(n, records) for n, records in flat}) != 1 or (apart := _shape(*flat[0])) is None:
         return None
-    tasks = tuple(np.concatenate([one.tasks for one in found]) for _, found in flat)
+    tasks = tuple(np.concatenate([one.tasks for one in records]) for _, records in flat)
     counts = tuple(n for n, _ in flat)
-    every = [one for _, found in flat for one in found]
+    every = [one for _, records in flat for one in records]
     service = np.concatenate([one.service for one in every])
     numbers = {n: len(each) for n, each in zip(counts, tasks, strict=True)}
-    shares = {n: np.concatenate([one.shares for one in found]) for n, found in flat}
+    shares = {n: np.concatenate([one.shares for one in records]) for n, records in flat}
     return TaskQueue(
         servers,
         numbers,
@@ -332,11 +332,11 @@ def queue_of(runs: Mapping[int, Sequence[tuple[ServerRecord, ...]]]) -> TaskQueu
     )
 
 
-def _shape(n: int, found: Sequence[ServerRecord]) -> tuple[int, ...] | None:
+def _shape(n: int, records: Sequence[ServerRecord]) -> tuple[int, ...] | None:
     """Return a run's servers that do no tasks; None unless all others do, of one server each."""
-    doing = [worker for one in found for worker in one.workers]
-    servers = {one.server for one in found}
-    both = {one.server for one in found if one.counter} & set(doing)
+    doing = [worker for one in records for worker in one.workers]
+    servers = {one.server for one in records}
+    both = {one.server for one in records if one.counter} & set(doing)
     if len(set(doing)) != len(doing) or len(servers | set(doing)) != n:
         return None
     return tuple(sorted(servers - both)) if servers & set(doing) == both else None
@@ -385,34 +385,34 @@ def _slope(workers: Sequence[int], tasks: Sequence[Floats]) -> tuple[float, floa
     return float(slope), min(misfit, 0.9)
 
 
-def time_of(found: TaskQueue, n: int, way: float, software: float) -> Range:
+def time_of(task_queue: TaskQueue, n: int, way: float, software: float) -> Range:
     """Return the time of the queue at n processes, in s, with a 90 % interval.
 
     ``way``: seconds of a message between two ranks; ``software``: of the server's calls for a
     request. The ends hold the numbers of tasks that were seen where they have no law, and what the
     law of the mean task misses.
     """
-    queue = Queue(found.service + software, way, found.spread, len(found.servers))
-    middle = _draw_range(found, queue, n, found.number(n)[1], found.scale(n))
+    queue = Queue(task_queue.service + software, way, task_queue.spread, len(task_queue.servers))
+    middle = _draw_range(task_queue, queue, n, task_queue.number(n)[1], task_queue.scale(n))
     ends = [middle]
-    for number in sorted(set(found.number(n))):
-        for scale in sorted(found.scales(n)):
-            ends.append(_draw_range(found, queue, n, number, scale))
+    for number in sorted(set(task_queue.number(n))):
+        for scale in sorted(task_queue.scales(n)):
+            ends.append(_draw_range(task_queue, queue, n, number, scale))
     low, high = min(end.low for end in ends), max(end.high for end in ends)
     return Range(middle.seconds, low, high, middle.busy, middle.working)
 
 
-def _draw_range(found: TaskQueue, queue: Queue, n: int, number: float, scale: float) -> Range:
+def _draw_range(task_queue: TaskQueue, queue: Queue, n: int, number: float, scale: float) -> Range:
     # Lengths of other counts go with the workers; each run's are brought to what they are at n.
-    last = found.workers(max(found.counts))
+    last = task_queue.workers(max(task_queue.counts))
     samples = [
-        each * scale * (last / found.workers(count)) ** found.slope
-        for count, each in zip(found.counts, found.tasks, strict=True)
+        each * scale * (last / task_queue.workers(count)) ** task_queue.slope
+        for count, each in zip(task_queue.counts, task_queue.tasks, strict=True)
     ]
-    error = found.spread / max(found.service, 1e-300) / np.sqrt(max(found.served, 1))
-    one = round(number / found.rounds)
-    made = draw_run_time(
-        queue, samples, one, found.workers(n), fixed=found.fixed, error=error, seed=n
+    error = task_queue.spread / max(task_queue.service, 1e-300) / np.sqrt(max(task_queue.served, 1))
+    one = round(number / task_queue.rounds)
+    drawn = draw_run_time(
+        queue, samples, one, task_queue.workers(n), fixed=task_queue.fixed, error=error, seed=n
     )
-    seconds, low, high = (found.rounds * x for x in (made.seconds, made.low, made.high))
-    return replace(made, seconds=seconds, low=low, high=high)
+    seconds, low, high = (task_queue.rounds * x for x in (drawn.seconds, drawn.low, drawn.high))
+    return replace(drawn, seconds=seconds, low=low, high=high)

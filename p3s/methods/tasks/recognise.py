@@ -60,7 +60,7 @@ def servers_of(run: RunTrace) -> tuple[ServerRecord, ...]:
 
     if run.work_unit not in ("cpu_ns", "wall_ns"):
         return ()
-    found = []
+    servers = []
     for rank in run.ranks:
         path = run.path / NAME.format(rank.rank)
         if not len(rank.call) or not path.exists():
@@ -70,9 +70,9 @@ def servers_of(run: RunTrace) -> tuple[ServerRecord, ...]:
         if wild.any() and len(wild) == len(rank.call):
             columns = _columns(run, rank, wild)
             if (served := _record_server(run, rank, columns)) is not None:
-                found.append(served)
-    counter = None if found else counter_of(run)
-    return tuple(found) if counter is None else (counter,)
+                servers.append(served)
+    counter = None if servers else counter_of(run)
+    return tuple(servers) if counter is None else (counter,)
 
 
 def _columns(run: RunTrace, rank: RankTrace, wild: Bools | None = None) -> _Columns:
@@ -110,7 +110,7 @@ def _record_server(run: RunTrace, rank: RankTrace, mine: _Columns) -> ServerReco
         return None
     ends = np.append(requests[1:], len(mine.send))
     answers, whom, service = [], [], []
-    done = np.concatenate(([0], np.cumsum(mine.work)))
+    work_before = np.concatenate(([0], np.cumsum(mine.work)))
     for at, end in zip(requests.tolist(), ends.tolist(), strict=True):
         source = mine.heard[at]
         replies = (
@@ -121,7 +121,7 @@ def _record_server(run: RunTrace, rank: RankTrace, mine: _Columns) -> ServerReco
             whom.append(int(source))
             # Up to the next look; behind the last answer the server does something else.
             until = end if end < len(mine.work) else int(replies[-1])
-            service.append(float(done[until + 1] - done[at + 1]))
+            service.append(float(work_before[until + 1] - work_before[at + 1]))
     workers = tuple(sorted(set(whom)))
     heard = len(requests)
     if len(workers) < _FEWEST_WORKERS or len(answers) < max(_ANSWERED * heard, _FEWEST):
@@ -164,16 +164,16 @@ def _of_worker(run: RunTrace, rank: RankTrace, server: int) -> list[float]:
     """Return the work between each answer and the worker's next message to the server."""
     mine = _columns(run, rank)
     with_it = mine.peer == server
-    asks, told = np.flatnonzero(mine.send & with_it), np.flatnonzero(mine.recv & with_it)
-    done = np.concatenate(([0], np.cumsum(mine.work)))
-    found = []
+    asks, answers = np.flatnonzero(mine.send & with_it), np.flatnonzero(mine.recv & with_it)
+    work_before = np.concatenate(([0], np.cumsum(mine.work)))
+    durations = []
     # An answer may be several messages: the last before the worker speaks again.
-    after = np.searchsorted(asks, told)
-    for i, (at, k) in enumerate(zip(told.tolist(), after.tolist(), strict=True)):
-        last = i + 1 == len(told) or after[i + 1] != k
+    after = np.searchsorted(asks, answers)
+    for i, (at, k) in enumerate(zip(answers.tolist(), after.tolist(), strict=True)):
+        last = i + 1 == len(answers) or after[i + 1] != k
         if last and k < len(asks):
-            found.append(float(done[asks[k] + 1] - done[at + 1]))
-    return found
+            durations.append(float(work_before[asks[k] + 1] - work_before[at + 1]))
+    return durations
 
 
 # ---- counters --------------------------------------------------------------------------------
@@ -214,9 +214,9 @@ def counter_of(run: RunTrace) -> ServerRecord | None:
     if len(places) != 1:
         return None
     (server, _) = places.pop()
-    found = {rank.rank: _of_rank(run, rank, fetches) for rank in run.ranks}
-    workers = tuple(sorted(rank for rank, one in found.items() if one is not None))
-    each = [one for one in found.values() if one is not None]
+    fetches_of = {rank.rank: _of_rank(run, rank, fetches) for rank in run.ranks}
+    workers = tuple(sorted(rank for rank, one in fetches_of.items() if one is not None))
+    each = [one for one in fetches_of.values() if one is not None]
     tasks = np.array([t for one in each for t in one.tasks])
     rounds = {len(one.behind) for one in each}
     if len(workers) < _FETCHERS or len(tasks) < _FETCHED or len(rounds) != 1 or server < 0:
@@ -226,7 +226,7 @@ def counter_of(run: RunTrace) -> ServerRecord | None:
         return None
     order = np.argsort([at for one in each for at in one.begun], kind="stable")
     of = np.repeat(workers, [len(one.tasks) for one in each])
-    asked = sum(one.asked for one in each)
+    requests = sum(one.asked for one in each)
     inside = np.array([one.inside for one in each], dtype=float).sum(axis=0)
     size = [call.bytes for call, yes in zip(run.calls, fetches, strict=False) if yes]
     return ServerRecord(
@@ -234,13 +234,13 @@ def counter_of(run: RunTrace) -> ServerRecord | None:
         workers,
         tasks[order] / _NS,
         of[order],
-        np.zeros(asked),
+        np.zeros(requests),
         float(np.mean(size)),
         float(np.mean(size)),
         tuple(sorted(frozenset().union(*(one.sites for one in each)))),
         counter=True,
         rounds=rounds.pop(),
-        messages=sum(one.messages for one in each) / asked,
+        messages=sum(one.messages for one in each) / requests,
         phases=1 + len(frozenset().union(*(one.sites | one.others for one in each))),
         inside=(float(inside[0]) / len(tasks), float(inside[1]) / max(float(inside[0]), 1.0)),
     )
@@ -268,14 +268,14 @@ def _of_rank(run: RunTrace, rank: RankTrace, fetches: np.ndarray) -> _Fetches | 
     ends = np.array([is_on_comm(c.op) or c.op in _TOGETHER for c in run.calls], dtype=bool)
     several = np.array([_messages(c) for c in run.calls], dtype=np.int64)
     size = np.array([c.bytes for c in run.calls], dtype=np.int64)
-    done = np.concatenate(([0], np.cumsum(np.asarray(rank.work, dtype=np.int64))))
+    work_before = np.concatenate(([0], np.cumsum(np.asarray(rank.work, dtype=np.int64))))
     closing = np.append(np.flatnonzero(ends[call]), len(call) - 1)
     until = closing[np.searchsorted(closing, at)]
     last = np.append(until[1:] != until[:-1], True)
     following = np.where(last, until, np.append(at[1:], at[-1]))
-    work = (done[following + 1] - done[at + 1]).astype(float)
-    own = several * ~(fetches | np.array([c.op.startswith("MPI_Win_") for c in run.calls]))
-    nbytes = size * (own > 0)
+    work = (work_before[following + 1] - work_before[at + 1]).astype(float)
+    own_messages = several * ~(fetches | np.array([c.op.startswith("MPI_Win_") for c in run.calls]))
+    nbytes = size * (own_messages > 0)
     inside = np.zeros(len(call), dtype=bool)
     for a, b in zip(at[~last].tolist(), following[~last].tolist(), strict=True):
         inside[a:b] = True
@@ -285,7 +285,7 @@ def _of_rank(run: RunTrace, rank: RankTrace, fetches: np.ndarray) -> _Fetches | 
         work[last].tolist(),
         len(at),
         int(sum(several[call[a:b]].sum() for a, b in zip(at, following, strict=True))),
-        (int(own[call[inside]].sum()), int(nbytes[call[inside]].sum())),
+        (int(own_messages[call[inside]].sum()), int(nbytes[call[inside]].sum())),
         frozenset(run.calls[c].site for c in np.unique(call[at]).tolist()),
         frozenset(run.calls[c].site for c in np.unique(call[inside]).tolist() if several[c]),
     )
@@ -306,12 +306,12 @@ def find_task_queue(traces: Traces) -> TaskQueue | None:
     runs = {}
     try:
         for n in traces.ran:
-            found = [of_path(run.path) for run in traces.of(n) if run.status == "complete"]
-            if not found or (n <= _TOO_FEW and not all(found)):
+            servers = [of_path(run.path) for run in traces.of(n) if run.status == "complete"]
+            if not servers or (n <= _TOO_FEW and not all(servers)):
                 continue
-            if not all(found):
+            if not all(servers):
                 return None
-            runs[n] = found
+            runs[n] = servers
     except P3SError:  # p3s check tells which capture cannot be read
         return None
     return queue_of(runs) if runs else None

@@ -53,19 +53,19 @@ def network_for(
     return messages.on(max(-(-n // messages.cores), 1))[0]
 
 
-def message_times(found: TaskQueue, network: Network) -> tuple[float, float, float]:
+def message_times(queue: TaskQueue, network: Network) -> tuple[float, float, float]:
     """Return the time of one message on its way, of the server's calls for a request, and of the
     messages that are a task's own, there and back one after the other, in s."""
     path = network.path(max(network.paths) if len(network.paths) > 1 else 0)
-    way = (path.transfer.at(found.asked) + path.transfer.at(found.told)) / 2
-    software = path.receive.at(found.asked) + path.send.at(found.told)
-    number, nbytes = found.inside
-    own = number * (path.transfer.at(nbytes) + path.transfer.at(0.0))
-    return float(way) / _NS, float(software) / _NS, float(own) / _NS
+    way = (path.transfer.at(queue.asked) + path.transfer.at(queue.told)) / 2
+    software = path.receive.at(queue.asked) + path.send.at(queue.told)
+    number, nbytes = queue.inside
+    inner_ns = number * (path.transfer.at(nbytes) + path.transfer.at(0.0))
+    return float(way) / _NS, float(software) / _NS, float(inner_ns) / _NS
 
 
 def with_queue(
-    times: PhaseTimes, found: TaskQueue, traces: Traces, network: Network
+    times: PhaseTimes, queue: TaskQueue, traces: Traces, network: Network
 ) -> tuple[PhaseTimes, Range]:
     """Return times in which the ranks of the queue take as long as that does, and how long.
 
@@ -73,14 +73,14 @@ def with_queue(
     communication, waiting but for the messages themselves.
     """
     n = times.n
-    way, software, own = message_times(found, network)
-    mean = max(statistics.fmean(float(each.mean()) for each in found.tasks), 1e-300)
-    long = time_of(replace(found, tasks=tuple(t + own for t in found.tasks)), n, way, software)
-    columns, all_of_it = _phases(times, found, traces.root)
+    way, software, inner_s = message_times(queue, network)
+    mean = max(statistics.fmean(float(each.mean()) for each in queue.tasks), 1e-300)
+    long = time_of(replace(queue, tasks=tuple(t + inner_s for t in queue.tasks)), n, way, software)
+    columns, all_of_it = _phases(times, queue, traces.root)
     compute, seconds = times.compute.copy(), times.mpi.seconds.copy()
     comm, low, high = seconds[COMM], seconds[LOW], seconds[HIGH]
-    busy = np.full(n, long.working * long.seconds * mean / (mean + own))
-    busy[list(found.apart)] = long.busy * long.seconds
+    busy = np.full(n, long.working * long.seconds * mean / (mean + inner_s))
+    busy[list(queue.apart)] = long.busy * long.seconds
     at = np.arange(n), columns
     was = comm[at].copy()
     compute[at] = busy
@@ -95,7 +95,7 @@ def with_queue(
         times,
         compute=compute,
         mpi=replace(times.mpi, seconds=seconds, followed=followed),
-        work_rel_half_width=_without(times.work_rel_half_width, columns),
+        work_rel_half_width=_without_widths(times.work_rel_half_width, columns),
         phases=[_sure(phase, i in set(columns.tolist())) for i, phase in enumerate(times.phases)],
     )
     return changed, long
@@ -113,13 +113,15 @@ class HandedOut(Structure):
         self._traces, self._queue = traces, queue
         self._ranges: dict[str, dict[int, Range]] = {}
 
-    def in_place(self, made: Estimates, machine: Path | None, setting: Setting | None) -> Estimates:
+    def in_place(
+        self, estimates: Estimates, machine: Path | None, setting: Setting | None
+    ) -> Estimates:
         """Return estimates with the queue's time in place of the traced schedule's.
 
         Each estimator has its own costs of messages.
         """
         changed: dict[int, dict[str, Estimate]] = {}
-        for n, by_name in made.items():
+        for n, by_name in estimates.items():
             changed[n] = dict(by_name)
             for name, each in by_name.items():
                 if isinstance(each, PhaseTimes) and self._queue.workers(n) > 0:
@@ -141,16 +143,16 @@ class HandedOut(Structure):
         return replace(run, work_s=min(run.work_s, busiest))
 
     def told(
-        self, made: Prediction, name: str, checked: Mapping[str, Sequence[Comparison]]
+        self, prediction: Prediction, name: str, checked: Mapping[str, Sequence[Comparison]]
     ) -> Prediction:
         """Return a prediction that says what of it is a queue's, and what depends on timing."""
-        ranges, counts = self._ranges.get(name, {}), [row.n for row in made.counts]
+        ranges, counts = self._ranges.get(name, {}), [row.n for row in prediction.counts]
         return replace(
-            made,
-            notes=(*sentences(self._queue, ranges, counts), *made.notes),
+            prediction,
+            notes=(*sentences(self._queue, ranges, counts), *prediction.notes),
             reasons=tuple(
-                _by_workers(reason, self._queue, made)
-                for reason in self.minded(made.reasons, checked)
+                _by_workers(reason, self._queue, prediction)
+                for reason in self.minded(prediction.reasons, checked)
             ),
         )
 
@@ -189,34 +191,34 @@ def _by_timing(reason: Reason, queue: TaskQueue, checked: Sequence[Comparison]) 
     )
 
 
-def _by_workers(reason: Reason, queue: TaskQueue, made: Prediction) -> Reason:
+def _by_workers(reason: Reason, queue: TaskQueue, prediction: Prediction) -> Reason:
     """Return an efficiency above one as something to be minded where servers, which do no tasks,
     are a smaller part of more processes."""
     if reason.code != "superlinear":
         return reason
-    base = queue.workers(made.baseline_n) / made.baseline_n
+    base = queue.workers(prediction.baseline_n) / prediction.baseline_n
     if any(
         row.efficiency > EFFICIENCY_LIMIT * queue.workers(row.n) / row.n / base
-        for row in made.counts
+        for row in prediction.counts
     ):
         return reason
     text = "efficiencies are above 100 %: servers do no tasks, and are a smaller part of more ranks"
     return replace(reason, text=text, advice="", untrustworthy=False, rough=False)
 
 
-def _without(width: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def _without_widths(width: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return widths of work laws, none where the queue's interval stands for it."""
-    found = width.copy()
-    found[np.unique(columns)] = 0.0
-    return found
+    zeroed = width.copy()
+    zeroed[np.unique(columns)] = 0.0
+    return zeroed
 
 
 def _sure(phase: dict, queued: bool) -> dict:  # type: ignore[type-arg]
-    gone = ("no_trend", "compute_low", "compute_high", "work_error", "x", "covered", "outside")
-    return {key: value for key, value in phase.items() if not queued or key not in gone}
+    keys = ("no_trend", "compute_low", "compute_high", "work_error", "x", "covered", "outside")
+    return {key: value for key, value in phase.items() if not queued or key not in keys}
 
 
-def _phases(times: PhaseTimes, found: TaskQueue, root: Path) -> tuple[np.ndarray, bool]:
+def _phases(times: PhaseTimes, queue: TaskQueue, root: Path) -> tuple[np.ndarray, bool]:
     """Return for every rank the column of the phase in which it takes part in the queue.
 
     That in which it receives most by itself: servers and workers each as a group. Also whether
@@ -228,7 +230,7 @@ def _phases(times: PhaseTimes, found: TaskQueue, root: Path) -> tuple[np.ndarray
 
     trace = read_scaled(scaled_dir(root, times.n))
     number = [int(phase["phase"]) for phase in times.phases]
-    serves = np.isin(trace.rank, found.apart)
+    serves = np.isin(trace.rank, queue.apart)
     receives = trace.is_kind(RECV) & ~trace.is_op(*filter(lacks_waiter, trace.ops))
     column = np.zeros(times.n, dtype=np.int64)
     for group in (serves, ~serves):
@@ -241,37 +243,37 @@ def _phases(times: PhaseTimes, found: TaskQueue, root: Path) -> tuple[np.ndarray
     return column, bool(share >= _NEARLY_ALL)
 
 
-def sentences(found: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[int]) -> list[str]:
+def sentences(queue: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[int]) -> list[str]:
     """Say what was recognised, what depends on timing, and where the server is the limit."""
     n = max(counts)
-    least, most = found.shares[max(found.shares)]
-    servers = " and ".join(str(rank) for rank in found.servers)
-    who = f"a counter of rank {servers}" if found.counter else f"rank {servers}"
-    cost = "" if found.counter else f", {seconds(found.service)} at the server"
+    least, most = queue.shares[max(queue.shares)]
+    servers = " and ".join(str(rank) for rank in queue.servers)
+    who = f"a counter of rank {servers}" if queue.counter else f"rank {servers}"
+    cost = "" if queue.counter else f", {seconds(queue.service)} at the server"
     law = (
-        f"{found.number(n)[1]:,.0f} tasks at {processes(n)}"
-        if found.exact is not None
+        f"{queue.number(n)[1]:,.0f} tasks at {processes(n)}"
+        if queue.exact is not None
         else f"tasks without a law of their number ("
-        f"{ends(*(f'{found.number(n)[k]:,.0f}' for k in (0, 2)))} were seen)"
+        f"{ends(*(f'{queue.number(n)[k]:,.0f}' for k in (0, 2)))} were seen)"
     )
-    mean = float(np.mean([each.mean() for each in found.tasks]))
-    said = [
+    mean = float(np.mean([each.mean() for each in queue.tasks]))
+    texts = [
         f"a queue of tasks: {who} hands them out to whoever asks; {law}, "
         f"{seconds(mean)} each in the mean{cost}; a queue model "
         "takes the place of the traced schedule",
         f"depends on timing: which worker does which task, and how many ({ends(least, most)} of a "
-        f"worker at {processes(max(found.shares))})",
+        f"worker at {processes(max(queue.shares))})",
     ]
-    if n in ranges and not found.counter:
-        limit = most_workers(Queue(found.service, 0.0, servers=len(found.servers)), mean)
-        said.append(
+    if n in ranges and not queue.counter:
+        limit = most_workers(Queue(queue.service, 0.0, servers=len(queue.servers)), mean)
+        texts.append(
             f"the server is busy for {percent(ranges[n].busy)} of the time at {processes(n)}; "
             f"it can keep about {figures(limit)} workers busy"
         )
-    return said
+    return texts
 
 
-def _missed_by_timing(found: TaskQueue, compared: Comparison) -> bool:
+def _missed_by_timing(queue: TaskQueue, compared: Comparison) -> bool:
     """Tell whether what a model misses of a run may all be how the tasks were dealt.
 
     No more messages differ than the queue has, no more phases than servers and workers have (each
@@ -281,4 +283,4 @@ def _missed_by_timing(found: TaskQueue, compared: Comparison) -> bool:
     messages = max(pair.true, pair.predicted) - pair.equal
     off = compared.weights.phases - compared.weights.exact
     others = compared.collectives.all_equal and compared.files.all_equal
-    return others and messages <= found.exchanged(n) and off <= found.phases
+    return others and messages <= queue.exchanged(n) and off <= queue.phases

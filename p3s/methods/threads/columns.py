@@ -138,8 +138,8 @@ def waiting(shapes: Shapes, rows: Rows) -> Floats:
 
 def missing(shapes: Shapes, rows: Rows, work: Floats) -> Floats:
     """Return the part that misses a cache, of all shapes at all rows: (shapes, rows)."""
-    held = np.log(work / rows.threads * rows.places.cache)
-    away = np.log(np.maximum(shapes.size, 1e-290))[:, None] - held
+    log_held = np.log(work / rows.threads * rows.places.cache)
+    away = np.log(np.maximum(shapes.size, 1e-290))[:, None] - log_held
     return np.asarray(1.0 / (1.0 + np.exp(np.minimum(shapes.wide[:, None] * away, 500.0))))
 
 

@@ -76,7 +76,7 @@ def advise(
     if objective not in list(Objective):
         raise UsageError(f"--objective {objective}: not one of {', '.join(Objective)}")
     request = request_of(estimator, network, True, ReplaySettings(collectives=collectives))
-    asked = Asked(
+    query = Asked(
         nodes=nodes,
         cores=cores,
         rest=inputs_of(study, param),
@@ -88,7 +88,7 @@ def advise(
         top=top,
     )
     with progress(1) as bar:
-        file = advise_threads(study_dir, asked, request, bar)
+        file = advise_threads(study_dir, query, request, bar)
     path = write(study_dir, file)
     run = file.next
     command = "" if run is None else trace_next(study, run.configuration, file.next_setting)
@@ -100,7 +100,7 @@ def advise(
     at = file.advice.best.configuration
     team = "" if file.answers else f" --threads {at.threads}"
     say(f"next: p3s predict {quote_word(study_dir)} -n {at.processes}{team}")
-    return say_reasons(reasons_of(file), "advice", told=not json_)
+    return say_reasons(reasons_of(file), "advice", printed=not json_)
 
 
 def _traced_with_threads(study_dir: Path) -> bool:
@@ -179,12 +179,12 @@ def report(
             f"--picture, --csv: {study_dir} has a prediction for each number of threads; name "
             f"one of its studies, as in {study_dir}/at/threads=1"
         )
-    shown = _page(study_dir)
+    page_view = _page(study_dir)
     page = output or study_dir / "report.html"
-    write_page(shown, page)
+    write_page(page_view, page)
     if json_:
-        emit_json({**header("report"), "verdict": list(shown.sentences), "report": str(page)})
+        emit_json({**header("report"), "verdict": list(page_view.sentences), "report": str(page)})
     else:
-        out("\n".join([*([shown.warning] if shown.warning else []), *shown.sentences]))
+        out("\n".join([*([page_view.warning] if page_view.warning else []), *page_view.sentences]))
         out(f"report: {page}")
-    return say_reasons(shown.against, told=not json_)
+    return say_reasons(page_view.against, printed=not json_)

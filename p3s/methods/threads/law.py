@@ -60,14 +60,14 @@ def _parts(state: State, design: Floats) -> Iterator[Part]:
     share /= share.sum(axis=1, keepdims=True)
     for k, name in enumerate(columns.NAMES):
         low, value, high = _ends(share[:, k])
-        seen = high - low < _KNOWN * value or high < _SMALL
-        yield Part(name, SHARE, value, low, high, seen)
+        is_known = high - low < _KNOWN * value or high < _SMALL
+        yield Part(name, SHARE, value, low, high, is_known)
     for k, each in enumerate(fields(columns.Shapes)):
         if each.name in _SHAPES:
             least, _, most = _ends(state.cube[:, k])
             low, value, high = _ends(getattr(state.shapes, each.name))
-            seen = most - least < _NARROWER
-            yield Part(each.name, _SHAPES[each.name], value, low, high, seen)
+            is_known = most - least < _NARROWER
+            yield Part(each.name, _SHAPES[each.name], value, low, high, is_known)
 
 
 def _ends(draws: Floats) -> tuple[float, float, float]:
@@ -153,9 +153,9 @@ class ThreadLaw:
 
         Of processes, threads, and threads of a node.
         """
-        seen = self.envelope
+        box = self.envelope
         on_node = np.minimum(uses.per_node, uses.n) * uses.threads
-        pairs = ((uses.n, seen.n), (uses.threads, seen.threads), (on_node, seen.on_node))
+        pairs = ((uses.n, box.n), (uses.threads, box.threads), (on_node, box.on_node))
         n, threads, of_node = (
             np.maximum(1.0, np.maximum(x / high, low / x)) for x, (low, high) in pairs
         )
@@ -188,7 +188,7 @@ def value_of(draws: Floats) -> Value:
 
 def rows_of(uses: Uses, node: Node, measured: Measured) -> Rows:
     """Return uses as columns take them."""
-    found = places(uses, node)
+    use_places = places(uses, node)
     threads = uses.threads.astype(float)
     ones = np.ones(len(threads))
     fork = measured.fork.at(threads) if measured.fork else 0.0 * ones
@@ -196,9 +196,9 @@ def rows_of(uses: Uses, node: Node, measured: Measured) -> Rows:
     if measured.bandwidth:
         # measured on cores one after another: what the threads of the first domain share
         cores = float(node.domains[0])
-        inside = measured.bandwidth.at(np.minimum(found.crowd, cores))
-        slower = np.maximum(inside * np.maximum(found.crowd / cores, 1.0), 1.0)
-    return Rows(found, uses.n.astype(float), threads, node.smt, fork, slower)
+        inside = measured.bandwidth.at(np.minimum(use_places.crowd, cores))
+        slower = np.maximum(inside * np.maximum(use_places.crowd / cores, 1.0), 1.0)
+    return Rows(use_places, uses.n.astype(float), threads, node.smt, fork, slower)
 
 
 def measured_of(machine: OpenMP, node: Node) -> Measured:
@@ -231,10 +231,10 @@ def fit_law(samples: Samples, node: Node, *, measured: Measured = NOT_MEASURED) 
     random = np.random.default_rng(20140626 + samples.phases[0])
     state = sample(Problem(stacked.design, stacked.target, prior), random)
     design = columns.table(state.shapes, rows, samples.work, regions)
-    told = (design @ state.coefficient[..., None])[..., 0]
+    fitted = (design @ state.coefficient[..., None])[..., 0]
     most = int(np.argmax(samples.n * samples.threads))
-    left = np.log(y / np.maximum(told, 1e-300)) / state.error[:, None]
-    off = misfit(where, left, 7 + 2 * samples.phases[0])
+    residuals = np.log(y / np.maximum(fitted, 1e-300)) / state.error[:, None]
+    off = misfit(where, residuals, 7 + 2 * samples.phases[0])
     return ThreadLaw(
         samples.phases[0],
         node,
@@ -246,15 +246,15 @@ def fit_law(samples: Samples, node: Node, *, measured: Measured = NOT_MEASURED) 
         dict(zip(columns.NAMES, map(round_digits, state.coefficient.T), strict=True)),
         round_digits(state.error),
         off,
-        float(np.sqrt(np.mean((np.median(told, axis=0) / y - 1.0) ** 2))),
+        float(np.sqrt(np.mean((np.median(fitted, axis=0) / y - 1.0) ** 2))),
         parts_of(state, design[:, most]),
     )
 
 
 def _regions(samples: Samples) -> tuple[float, bool]:
     """Return the regions of an iteration, and whether they are known; 1 where not."""
-    known = samples.regions[(samples.threads > 1) & (samples.regions > 0)]
-    return (float(np.median(known)), True) if len(known) else (1.0, False)
+    known_regions = samples.regions[(samples.threads > 1) & (samples.regions > 0)]
+    return (float(np.median(known_regions)), True) if len(known_regions) else (1.0, False)
 
 
 def fit_laws(
@@ -302,8 +302,8 @@ class _StackedRows:
             _PART_ERROR * np.maximum(value, _PART_LEAST * samples.seconds[at])
             for at, _, value in self.parts
         ]
-        told = [v / s for (_, _, v), s in zip(self.parts, self.scale, strict=True)]
-        self.target = np.concatenate([self.whole @ y, *told])
+        scaled_parts = [v / s for (_, _, v), s in zip(self.parts, self.scale, strict=True)]
+        self.target = np.concatenate([self.whole @ y, *scaled_parts])
 
     def design(self, shapes: Shapes) -> Floats:
         """Return the columns of shapes: (shapes, rows, columns)."""
@@ -313,8 +313,10 @@ class _StackedRows:
         late = table - even
         for (at, kind, _), scale in zip(self.parts, self.scale, strict=True):
             part = np.zeros((len(shapes), len(at), len(columns.NAMES)))
-            for which, of in _COLUMNS[kind]:
-                part[..., which] = {"all": table, "even": even, "late": late}[of][:, at][..., which]
+            for indices, of in _COLUMNS[kind]:
+                part[..., indices] = {"all": table, "even": even, "late": late}[of][:, at][
+                    ..., indices
+                ]
             out.append(part / scale[:, None])
         return np.concatenate(out, axis=1)
 

@@ -69,14 +69,14 @@ def view_of(root: Path, command: Sequence[str], runs: Sequence[Run], setting: st
     file = load_threads(root)
     reasons = _reasons(surface, advice)
     against = filter_untrusted(reasons)
-    said = [] if surface is None else [surfaces.fastest(surface)]
+    sentences = [] if surface is None else [surfaces.fastest(surface)]
     if advice is not None:
-        said = [advising.sentence(advice), *said]
+        sentences = [advising.sentence(advice), *sentences]
     unsure = " Not to be trusted." if against else ""
     return Page(
         title=root.resolve().name,
         command=command_line(command),
-        sentences=said,
+        sentences=sentences,
         against=against,
         mind=[reason for reason in reasons if not reason.untrustworthy],
         warning=f"Do not rely on this prediction: {in_short(against)}." if against else "",
@@ -96,27 +96,27 @@ def _sentence(text: str) -> str:
 
 def _surface(root: Path, setting: str) -> Surface | None:
     path = surface_path(root, setting)
-    found = [path] if path.exists() else sorted(root.glob("surface-*.json"))
-    return SURFACE.read(found[-1]) if found else None
+    surface_files = [path] if path.exists() else sorted(root.glob("surface-*.json"))
+    return SURFACE.read(surface_files[-1]) if surface_files else None
 
 
 def _reasons(surface: Surface | None, advice: advising.AdviceFile | None) -> list[Reason]:
-    found = {} if surface is None else {reason.code: reason for reason in surface.reasons}
+    reasons_by_code = {} if surface is None else {reason.code: reason for reason in surface.reasons}
     if advice is not None:
-        found |= {reason.code: reason for reason in advising.reasons_of(advice)}
-    return list(found.values())
+        reasons_by_code |= {reason.code: reason for reason in advising.reasons_of(advice)}
+    return list(reasons_by_code.values())
 
 
 def times_part(surface: Surface, unsure: str) -> Part:
     """Return the run times over processes and threads; unsure: a word behind the picture's."""
     n, threads = surface.base
     base = f"{plural(n, 'process', 'processes')} with {plural(threads, 'thread')}"
-    what = f"predicted, over processes and threads; the fastest has a frame.{unsure}"
+    caption = f"predicted, over processes and threads; the fastest has a frame.{unsure}"
     return Part(
         "times",
         "Run times",
         tables=[surfaces.configurations(surface)],
-        charts=[("Run time", what, partial(_heat, surface))],
+        charts=[("Run time", caption, partial(_heat, surface))],
         notes=[
             *surfaces.on_same_cores(surface),
             f"Speedup and efficiency by cores, relative to {base}. ~ no run had so many threads.",
@@ -127,12 +127,12 @@ def times_part(surface: Surface, unsure: str) -> Part:
 def _advice(file: advising.AdviceFile, unsure: str) -> Part:
     head, rows = advising.table_of(file.advice)
     best = f"Best {advising.NAMES[file.advice.objective]}"
-    what = f"with so many processes and threads; those advised have a frame.{unsure}"
+    caption = f"with so many processes and threads; those advised have a frame.{unsure}"
     return Part(
         "advice",
         "Advice",
         tables=[PartTable("Best configurations", head, rows)],
-        charts=[(best, what, partial(_advice_heat, file))],
+        charts=[(best, caption, partial(_advice_heat, file))],
         notes=[
             "Regret: by how much a configuration is expected to miss the best one, whichever that "
             "is; chance: that it is the best. Index: time over efficiency."
@@ -147,11 +147,11 @@ def _changes(file: ThreadFile, runs: Sequence[Run]) -> Part:
         PartTable("Threads in the runs", head, rows, "What was seen of threads:"),
         PartTable("Laws of threads", *laws, "Laws of computation over threads:"),
     ]
-    said = [_sentence(each) for each in teams.of_checks(file.checks, file.base, file.inside)]
+    sentences = [_sentence(each) for each in teams.of_checks(file.checks, file.base, file.inside)]
     return Part(
         "laws",
         "What threads change",
-        " ".join(said),
+        " ".join(sentences),
         [table for table in tables if table.rows],
         notes=[_sentence(below)] if rows else [],
     )
@@ -168,12 +168,12 @@ def _heat(surface: Surface) -> str:
 
 
 def _advice_heat(file: advising.AdviceFile) -> str:
-    shown = advising.shown_cells(file)
-    at = {(c.processes, c.threads) for c in shown}
+    cells = advising.shown_cells(file)
+    at = {(c.processes, c.threads) for c in cells}
     chosen = [(c.configuration.processes, c.configuration.threads) for c in file.advice.choices]
     return heat_chart(
-        {(c.processes, c.threads): c.value for c in shown},
-        {(c.processes, c.threads): advising.value_text(file.advice.objective, c) for c in shown},
+        {(c.processes, c.threads): c.value for c in cells},
+        {(c.processes, c.threads): advising.value_text(file.advice.objective, c) for c in cells},
         f"Best {advising.NAMES[file.advice.objective]} over processes and threads",
         [each for each in chosen if each in at],
     )

@@ -170,14 +170,14 @@ def covariance(at: Floats) -> Floats:
     return np.asarray(alike(at, at) + SLOPE * away @ away.T + np.eye(len(at)))
 
 
-def misfit(at: Floats, left: Floats, seed: int) -> Misfit:
+def misfit(at: Floats, residuals: Floats, seed: int) -> Misfit:
     """Return the misfit that explains what is left at the samples.
 
     at: (samples, 5); left: (draws, samples), relative errors in units of their size.
     """
     random = np.random.default_rng(seed + 1)
-    noise = random.standard_normal(left.shape)
-    unexplained = left - _free(at, scale_slopes(at, at), len(left), seed) - noise
+    noise = random.standard_normal(residuals.shape)
+    unexplained = residuals - _free(at, scale_slopes(at, at), len(residuals), seed) - noise
     pull = np.asarray(np.linalg.solve(covariance(at), unexplained.T).T, dtype=float)
     return Misfit(tuple(map(round_digits, at)), tuple(map(round_digits, pull)), seed)
 
@@ -187,8 +187,8 @@ def _free(where: Floats, away: Floats, number: int, seed: int) -> Floats:
     turns, start, weight, slope = _random(number, seed)
     out = np.sqrt(SLOPE) * slope @ away.T
     for k, share in enumerate((LASTING, 1.0 - LASTING)):
-        some = where if k else where * np.array([1.0, 1.0, 1.0, 1.0, 0.0])
-        waves = np.sqrt(2.0 / _FEATURES) * np.cos(some @ turns[k] + start[k])
+        features_at = where if k else where * np.array([1.0, 1.0, 1.0, 1.0, 0.0])
+        waves = np.sqrt(2.0 / _FEATURES) * np.cos(features_at @ turns[k] + start[k])
         out += np.sqrt(SIZE * share) * (weight[k] @ waves.T)
     return np.asarray(out)
 

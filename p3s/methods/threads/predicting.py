@@ -83,8 +83,8 @@ def base_of(root: Study) -> int:
 
     As :func:`p3s.base.settings.alike_in_threads`; 0 where there are no runs.
     """
-    found = alike_in_threads(root)
-    return int(found[0][0][THREADS]) if found and THREADS in found[0][0] else 0
+    studies = alike_in_threads(root)
+    return int(studies[0][0][THREADS]) if studies and THREADS in studies[0][0] else 0
 
 
 def at_threads(root: Study, rest: str, threads: int) -> Study:
@@ -161,11 +161,11 @@ def ensure_threads(
         inputs += [at.signature_path(n) for n in counts]
     if (file := machine_file(root)) is not None:
         inputs.append(file)
-    path, found = root.root / stage.NAME, None
+    path, stored = root.root / stage.NAME, None
     with suppress(OtherVersion):  # of an earlier p3s: fitted again
-        found = None if again or is_stale(path, inputs) else stage.load(root.root)
-    if found is not None and (node is None or found.node == node):
-        return found
+        stored = None if again or is_stale(path, inputs) else stage.load(root.root)
+    if stored is not None and (node is None or stored.node == node):
+        return stored
     base = base_of(root)
     if not base:
         raise P3SError(f"{root.root}: holds no runs yet; run p3s characterize --threads first")
@@ -181,10 +181,10 @@ def ensure_threads(
     progress.start("fitting the laws of threads")
     work = {rest: work_of(bases[rest]) for rest in models if bases[rest].compute_path.exists()}
     measured = _read_measured(root, node)
-    made = stage.build(base, runs_of(root), checks, work, node, cores(), measured)
-    write_json(path, stage.THREADS_FILE.data(made))
+    thread_file = stage.build(base, runs_of(root), checks, work, node, cores(), measured)
+    write_json(path, stage.THREADS_FILE.data(thread_file))
     progress.done("laws of threads fitted")
-    return made
+    return thread_file
 
 
 def _read_measured(root: Study, node: Node) -> Measured:
@@ -193,8 +193,8 @@ def _read_measured(root: Study, node: Node) -> Measured:
     from p3s.methods.threads.law import NOT_MEASURED, measured_of
 
     file = machine_file(root)
-    found = Machine.load(file).openmp if file is not None else None
-    return NOT_MEASURED if found is None else measured_of(found, node)
+    openmp = Machine.load(file).openmp if file is not None else None
+    return NOT_MEASURED if openmp is None else measured_of(openmp, node)
 
 
 def ensure_base(root: Study, file: ThreadFile, rest: str) -> Study:
@@ -212,13 +212,13 @@ def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads
     """
     if study.manifest().get("moved_from"):
         return "laws of threads are those of the machine of the runs"
-    found, threads = parent_of(study), threads_of(study)
-    if found is None or not threads:
+    parent, threads = parent_of(study), threads_of(study)
+    if parent is None or not threads:
         return (
             "the study has no runs with several numbers of threads; trace some: p3s characterize "
             "--threads 1,2,4"
         )
-    root, setting = found
+    root, setting = parent
     slots = per_node * threads
     try:
         file = ensure_threads(root, None, progress)
@@ -283,9 +283,9 @@ def study_at(root: Study, file: ThreadFile, rest: str, layout: Layout, usable: i
     from p3s.methods.threads.stage import Layout, changes_nothing, factors
 
     base = at_threads(root, rest, file.base)
-    own = at_threads(root, rest, layout.threads)
-    traced = len(own.signature_counts()) >= MIN_COUNTS and own.model_path.exists()
-    source, threads = (own, layout.threads) if traced else (base, file.base)
+    own_study = at_threads(root, rest, layout.threads)
+    traced = len(own_study.signature_counts()) >= MIN_COUNTS and own_study.model_path.exists()
+    source, threads = (own_study, layout.threads) if traced else (base, file.base)
     if not traced and layout.threads != file.base and not file.laws:
         raise P3SError(
             f"{root.root}: nothing says how computation goes with threads: no times were taken; "
@@ -294,21 +294,21 @@ def study_at(root: Study, file: ThreadFile, rest: str, layout: Layout, usable: i
     was = Layout(threads, max(usable // threads, 1))
     moved = factors(load_model(source.root), work_of(base), file, was, layout)
     if traced and changes_nothing(moved):
-        return own
+        return own_study
     name = f"{layout.per_node}-a-node" + ("-far" if layout.far else "")
-    place = own.root / name if traced else own.root
+    place = own_study.root / name if traced else own_study.root
     setting = parse_setting(with_threads(rest, layout.threads))
-    made = Study.create(place, fill_parameters(root.command(), setting))
-    made.update(
+    derived = Study.create(place, fill_parameters(root.command(), setting))
+    derived.update(
         derived=True,
         teams={"threads": layout.threads, "per_node": layout.per_node, "far": layout.far},
         traces=os.path.relpath(source.root, place),
         setting={name: value_text(x) for name, x in without_threads(setting).items()},
     )
     compute = replace(read(source.compute_path), teams=moved)
-    write_same(made.model_path, source.model_path.read_bytes())
-    write_same(made.compute_path, as_json(COMPUTE.data(compute)).encode())
-    return made
+    write_same(derived.model_path, source.model_path.read_bytes())
+    write_same(derived.compute_path, as_json(COMPUTE.data(compute)).encode())
+    return derived
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ def trace_next(root: Study, at: Configuration, setting: str) -> str:
 
 def surface(
     root: Study,
-    wanted: PredictionRange,
+    span: PredictionRange,
     request: Request,
     progress: Progress,
     *,
@@ -356,33 +356,36 @@ def surface(
     from p3s.methods.threads.text import doubts
     from p3s.predict.surface import Column, surface_of
 
-    node = wanted.node or node_of(at_threads(root, wanted.rest, base_of(root)), request)
-    check_fits(wanted.threads, node)
+    node = span.node or node_of(at_threads(root, span.rest, base_of(root)), request)
+    check_fits(span.threads, node)
     file = ensure_threads(root, node, progress)
-    first = min(ensure_base(root, file, wanted.rest).counts() or wanted.counts)
-    counts = sorted({first, *wanted.counts})
+    first = min(ensure_base(root, file, span.rest).counts() or span.counts)
+    counts = sorted({first, *span.counts})
     columns, once = [], Once(progress)
-    progress.expect(len(wanted.threads))
-    for threads in wanted.threads:
+    progress.expect(len(span.threads))
+    for threads in span.threads:
         label = plural(threads, "thread")
         layout = Layout(threads, max(node.slots // threads, 1))
-        at = study_at(root, file, wanted.rest, layout, cores())
-        here = counts if each is None else sorted(each[threads])
+        at = study_at(root, file, span.rest, layout, cores())
+        at_counts = counts if each is None else sorted(each[threads])
         packed = replace(request.settings, cores_per_node=layout.per_node)
         arguments = PredictArguments(
-            tuple(here), replace(request, settings=packed), only=only, allowed=frozenset(allowed)
+            tuple(at_counts),
+            replace(request, settings=packed),
+            only=only,
+            allowed=frozenset(allowed),
         )
-        _, found = ensure_prediction(at, arguments, _OfThreads(once, label))
+        _, result = ensure_prediction(at, arguments, _OfThreads(once, label))
         traced = threads in file.threads
-        columns.append(Column(threads, layout.per_node, traced, found))
-        progress.done(f"{label}: predicted at {processes(here)}")
-    against = doubts(file, messages=_from_others(root, wanted, file.base))
-    return surface_of(columns, counts, wanted.rest, node.cores, against)
+        columns.append(Column(threads, layout.per_node, traced, result))
+        progress.done(f"{label}: predicted at {processes(at_counts)}")
+    against = doubts(file, messages=_from_others(root, span, file.base))
+    return surface_of(columns, counts, span.rest, node.cores, against)
 
 
-def _from_others(root: Study, wanted: PredictionRange, base: int) -> bool:
+def _from_others(root: Study, span: PredictionRange, base: int) -> bool:
     """Tell whether messages of some numbers of threads are those of the base's."""
-    others = [at_threads(root, wanted.rest, t) for t in wanted.threads if t != base]
+    others = [at_threads(root, span.rest, t) for t in span.threads if t != base]
     return any(len(at.signature_counts()) < MIN_COUNTS for at in others)
 
 
@@ -406,16 +409,16 @@ def over_threads(
     from p3s.replay.settings import ReplaySettings
 
     study = Study.open(root)
-    wanted = PredictionRange(
+    span = PredictionRange(
         sorted(set(counts)),
         sorted(set(threads)) or threads_in(study),
         setting,
         read_node(node) if node else None,
     )
     request = request_of(AUTO, network, True, ReplaySettings())
-    found = surface(study, wanted, request, progress)
-    write(root, found)
-    return found
+    surface_found = surface(study, span, request, progress)
+    write(root, surface_found)
+    return surface_found
 
 
 def _laws(root: Study, progress: Progress, again: bool) -> Laws:

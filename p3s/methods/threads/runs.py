@@ -74,7 +74,9 @@ class Work:
             at.append(n)
             work.append(each)
             times.append(iterations)
-        return _between(counts, at, np.array(work)), _between(counts, at, np.array(times))
+        return _interpolate_rows(counts, at, np.array(work)), _interpolate_rows(
+            counts, at, np.array(times)
+        )
 
 
 def samples_of(
@@ -87,8 +89,8 @@ def samples_of(
     the machine of the runs; slots: hardware threads of the node: runs with more threads in a
     process are left out.
     """
-    some = [run for run in runs if run.threads <= slots and run.rest in bases]
-    rows = [row for run in some for row in _rows(run, bases[run.rest], usable)]
+    runs_used = [run for run in runs if run.threads <= slots and run.rest in bases]
+    rows = [row for run in runs_used for row in _rows(run, bases[run.rest], usable)]
     if not rows:
         return None
     columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
@@ -100,19 +102,19 @@ def calls_inside(runs: Iterable[Run]) -> float:
     return max((run.teams.inside for run in runs if run.teams is not None), default=0.0)
 
 
-def _between(counts: Sequence[int], at: Sequence[int], rows: np.ndarray) -> np.ndarray:
+def _interpolate_rows(counts: Sequence[int], at: Sequence[int], rows: np.ndarray) -> np.ndarray:
     """Return rows (counts, phases) at other counts; 0 stays 0."""
-    x, known = np.log(counts), np.log(at)
+    x, log_at = np.log(counts), np.log(at)
     out = np.zeros((len(x), rows.shape[1]))
     for k in range(rows.shape[1]):
         if (rows[:, k] <= 0).any():
-            out[:, k] = np.interp(x, known, rows[:, k])
+            out[:, k] = np.interp(x, log_at, rows[:, k])
             continue
         y = np.log(rows[:, k])
-        steps = np.diff(y) / np.diff(known) if len(known) > 1 else np.zeros(1)
+        steps = np.diff(y) / np.diff(log_at) if len(log_at) > 1 else np.zeros(1)
         first, last = np.clip(steps[[0, -1]], -2.0, 1.0)
-        beyond = first * np.minimum(x - known[0], 0) + last * np.maximum(x - known[-1], 0)
-        out[:, k] = np.exp(np.interp(x, known, y) + beyond)
+        beyond = first * np.minimum(x - log_at[0], 0) + last * np.maximum(x - log_at[-1], 0)
+        out[:, k] = np.exp(np.interp(x, log_at, y) + beyond)
     return out
 
 
@@ -151,21 +153,21 @@ def _per_node(run: Run, usable: int) -> int:
 
 def _parts(run: Run, measured: TracedComputation) -> dict[str, np.ndarray]:
     """Return what the tracer saw of threads, by phase: sums of a run, mean of ranks."""
-    found = {name: np.full(len(measured.weight), np.nan) for name in PARTS}
+    parts = {name: np.full(len(measured.weight), np.nan) for name in PARTS}
     if run.teams is None:
-        return found
+        return parts
     number = {place: k for k, place in enumerate(measured.places)}
     place = np.array([number.get(each, -1) for each in run.teams.places], dtype=np.int64)
     row = place[run.teams.place]
-    known = row >= 0
-    phase = measured.phase[row[known]]
+    is_placed = row >= 0
+    phase = measured.phase[row[is_placed]]
     for name in PARTS:
         if run.shared and name in WALL_PARTS:
             continue
-        values = run.teams.column(name)[known]
-        found[name] = np.bincount(phase, weights=values, minlength=len(found[name])) / run.n
+        values = run.teams.column(name)[is_placed]
+        parts[name] = np.bincount(phase, weights=values, minlength=len(parts[name])) / run.n
     seconds = 1e-9 * measured.per_phase(measured.typical)
-    return _made_up(found, np.array([each.mean() for each in seconds]))
+    return _made_up(parts, np.array([each.mean() for each in seconds]))
 
 
 def _made_up(parts: dict[str, np.ndarray], seconds: np.ndarray) -> dict[str, np.ndarray]:

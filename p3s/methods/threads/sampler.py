@@ -82,11 +82,11 @@ class Prior:
         u = cube.T
         wider = 1.0 + np.floor(2.0 * np.minimum(u[8] / _WIDER, 0.999))
         scope = np.where(u[8] < _WIDER, wider, columns.DOMAIN)
-        some = u[16] < _ROWS
+        has_rows = u[16] < _ROWS
         grows = _GROWS[np.minimum(u[17] * len(_GROWS), len(_GROWS) - 1).astype(int)]
         rows = log_between((u[16] / _ROWS).clip(0.0, 1.0), *self.rows) / self.whole**grows
         if self.known is not None:
-            some, rows, grows = some | True, *(np.full(len(cube), x) for x in self.known)
+            has_rows, rows, grows = has_rows | True, *(np.full(len(cube), x) for x in self.known)
         size = log_between((u[10] / _CACHE).clip(0.0, 1.0), *self.sizes)
         return Shapes(
             between(u[0], *_SMT),
@@ -105,7 +105,7 @@ class Prior:
             between(u[13], *_UNEVEN),
             log_between(u[14], *_DEARER),
             log_between(u[15], *_DEARER),
-            np.where(some, rows, 0.0),
+            np.where(has_rows, rows, 0.0),
             grows,
         )
 
@@ -119,7 +119,7 @@ def prior_of(
     whether the bandwidth is, and the time of an empty region.
     """
     unit, least = unit_of(samples, y), float(y.min())
-    held = samples.work / samples.threads * rows.places.cache
+    held_work = samples.work / samples.threads * rows.places.cache
     width, middle = np.empty(len(NAMES)), np.zeros(len(NAMES))
     for column, share in _BY_WORK.items():
         width[column] = share * unit
@@ -129,12 +129,12 @@ def prior_of(
     if regions and measured[1]:
         width[columns.TEAM] = middle[columns.TEAM] = columns.FORK_UNIT
     fills = (0.7, 1.5 * max(node.domains) + 1.0)
-    sizes = (float(held.min()) * 2.0**-BELOW, float(held.max()) * 2.0**ABOVE)
+    sizes = (float(held_work.min()) * 2.0**-BELOW, float(held_work.max()) * 2.0**ABOVE)
     threads = float((samples.n * samples.threads).max())
     most = (threads * _FEW, threads * _MANY)
     whole = float(np.median(samples.n * samples.work))
-    known = known_rows(samples)
-    return Prior(width, middle, fills, sizes, most, whole, known, measured[0])
+    rows_known = known_rows(samples)
+    return Prior(width, middle, fills, sizes, most, whole, rows_known, measured[0])
 
 
 def known_rows(samples: Samples) -> tuple[float, float] | None:
@@ -239,7 +239,7 @@ def _weigh_laws(problem: Problem, cube: Floats) -> _Laws:
     """Return laws with their likeliest coefficients and evidence."""
     design = problem.design(problem.prior.shapes(cube))
     width = problem.prior.widths(cube)
-    gram, pull, middle, own = _normal(problem, design, width)
+    gram, pull, middle, target_square = _normal(problem, design, width)
     error = np.full(len(cube), 2 * ERROR)
     runs = ERROR_RUNS + len(problem.target)
     best = np.zeros_like(pull)
@@ -247,7 +247,7 @@ def _weigh_laws(problem: Problem, cube: Floats) -> _Laws:
         once = 1.0 / error[:, None] ** 2
         precision = gram * once[..., None] + np.eye(gram.shape[1])
         best = _likeliest(precision, pull * once + middle, best)
-        square = own - 2 * (best * pull).sum(axis=1) + _quadratic(gram, best)
+        square = target_square - 2 * (best * pull).sum(axis=1) + _quadratic(gram, best)
         square = ERROR_RUNS * ERROR**2 + np.maximum(square, 0.0)
         error = np.sqrt(square / runs)
     usual = 0.5 * ((best - middle) ** 2).sum(axis=1)
@@ -261,8 +261,8 @@ def _normal(
     """Return X'X, X'y and the prior's middle in units of the widths, and y'y."""
     scaled = design * width[:, None, :]
     turned = scaled.transpose(0, 2, 1)
-    own = float(problem.target @ problem.target)
-    return turned @ scaled, turned @ problem.target, problem.prior.middle / width, own
+    target_square = float(problem.target @ problem.target)
+    return turned @ scaled, turned @ problem.target, problem.prior.middle / width, target_square
 
 
 def _quadratic(matrix: Floats, x: Floats) -> Floats:
@@ -271,70 +271,72 @@ def _quadratic(matrix: Floats, x: Floats) -> Floats:
 
 def _likeliest(precision: Floats, pull: Floats, start: Floats) -> Floats:
     """Return the likeliest coefficients that are not negative, by coordinate descent."""
-    found = start.copy()
+    coefficients = start.copy()
     columns = [np.ascontiguousarray(precision[:, k]) for k in range(pull.shape[1])]
     for _ in range(_STEPS):
         for k, column in enumerate(columns):
-            step = pull[:, k] - (column * found).sum(axis=1)
-            found[:, k] = np.maximum(found[:, k] + step / column[:, k], 0.0)
-    return found
+            step = pull[:, k] - (column * coefficients).sum(axis=1)
+            coefficients[:, k] = np.maximum(coefficients[:, k] + step / column[:, k], 0.0)
+    return coefficients
 
 
 def _move_laws(problem: Problem, laws: _Laws, heat: float, random: np.random.Generator) -> _Laws:
     """Return laws after one move of each, accepted by the evidence at this heat."""
     number = len(laws.score)
     one, other = random.permutation(number), random.permutation(number)
-    some = random.choice(_SOME, number)
-    masked = random.random((number, SIZE)) < (some / SIZE)[:, None]
-    length = np.where(random.random(number) < _WHOLE, 1.0, 1.68 / np.sqrt(some))
+    moved_count = random.choice(_SOME, number)
+    masked = random.random((number, SIZE)) < (moved_count / SIZE)[:, None]
+    length = np.where(random.random(number) < _WHOLE, 1.0, 1.68 / np.sqrt(moved_count))
     step = (laws.cube[one] - laws.cube[other]) * length[:, None]
     step += _TREMBLE * random.standard_normal(step.shape)
     turned = np.mod(laws.cube + masked * step, 2.0)
-    made = _weigh_laws(problem, np.where(turned > 1.0, 2.0 - turned, turned))
-    taken = np.log(random.random(number)) < heat * (made.score - laws.score)
+    proposed = _weigh_laws(problem, np.where(turned > 1.0, 2.0 - turned, turned))
+    accepted = np.log(random.random(number)) < heat * (proposed.score - laws.score)
     return _Laws(
         *(
-            np.where(taken.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-            for new, old in zip(vars(made).values(), vars(laws).values(), strict=True)
+            np.where(accepted.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+            for new, old in zip(vars(proposed).values(), vars(laws).values(), strict=True)
         )
     )
 
 
 def _draw_state(problem: Problem, laws: _Laws, random: np.random.Generator) -> State:
     """Return draws of coefficients and errors of laws."""
-    gram, pull, middle, own = _normal(problem, laws.design, laws.width)
-    here, error = laws.coefficient / laws.width, laws.error
+    gram, pull, middle, square_y = _normal(problem, laws.design, laws.width)
+    drawn, error = laws.coefficient / laws.width, laws.error
     for _ in range(_GIBBS):
         once = 1.0 / error[:, None] ** 2
         precision = gram * once[..., None] + np.eye(gram.shape[1])
-        here = _along(precision, pull * once + middle, here, random)
-        square = np.maximum(own - 2 * (here * pull).sum(axis=1) + _quadratic(gram, here), 0.0)
+        drawn = _along(precision, pull * once + middle, drawn, random)
+        square = np.maximum(
+            square_y - 2 * (drawn * pull).sum(axis=1) + _quadratic(gram, drawn), 0.0
+        )
         chi = random.chisquare(ERROR_RUNS + len(problem.target), len(square))
         error = np.sqrt((ERROR_RUNS * ERROR**2 + square) / chi)
-    return State(laws.cube, problem.prior.shapes(laws.cube), here * laws.width, error)
+    return State(laws.cube, problem.prior.shapes(laws.cube), drawn * laws.width, error)
 
 
 def _along(precision: Floats, pull: Floats, start: Floats, random: np.random.Generator) -> Floats:
     """Return coefficients drawn anew along random directions, then along each axis."""
     draws, size = pull.shape
     root = np.linalg.cholesky(precision).transpose(0, 2, 1)
-    some = np.linalg.solve(root, random.standard_normal((draws, size, size)))
+    directions = np.linalg.solve(root, random.standard_normal((draws, size, size)))
     axes = np.broadcast_to(np.eye(size), (draws, size, size))
-    here = start
-    for way in np.concatenate([some, axes], axis=2).transpose(2, 0, 1):
+    coefficients = start
+    for way in np.concatenate([directions, axes], axis=2).transpose(2, 0, 1):
         turned = (precision @ way[..., None])[..., 0]
         steep = (way * turned).sum(axis=1)
-        slope = (way * pull).sum(axis=1) - (turned * here).sum(axis=1)
-        low, high = _room(here, way)
+        slope = (way * pull).sum(axis=1) - (turned * coefficients).sum(axis=1)
+        low, high = _room(coefficients, way)
         step = _cut_normal(slope / steep, 1.0 / np.sqrt(steep), low, high, random)
-        here = np.maximum(here + step[:, None] * way, 0.0)
-    return here
+        coefficients = np.maximum(coefficients + step[:, None] * way, 0.0)
+    return coefficients
 
 
-def _room(here: Floats, way: Floats) -> tuple[Floats, Floats]:
+def _room(coefficients: Floats, way: Floats) -> tuple[Floats, Floats]:
     """Return how far one may go back and forth until a coefficient is zero."""
     bound = np.abs(way) > 1e-300
-    reach = -here / np.where(bound, way, 1.0)
+    reach = -coefficients / np.where(bound, way, 1.0)
     low = np.where(bound & (way > 0), reach, -_FAR_OFF).max(axis=1)
     high = np.where(bound & (way < 0), reach, _FAR_OFF).min(axis=1)
     return low, np.maximum(high, low)

@@ -44,23 +44,23 @@ def check_messages(
     rest: name of the input's own values, "" where there are none; tables: by threads and count;
     model: of the base's threads, for counts that they did not run with.
     """
-    others = {threads: found for threads, found in tables.items() if threads != base}
+    others = {threads: by_n for threads, by_n in tables.items() if threads != base}
     out = []
-    for n in sorted({n for found in others.values() for n in found}):
+    for n in sorted({n for by_n in others.values() for n in by_n}):
         first = tables.get(base, {}).get(n)
-        told = compare(model, first) if first is not None else None
-        for threads, table in ((t, found[n]) for t, found in others.items() if n in found):
-            found, alike = compare(model, table), False
-            if first is not None and told is not None:
-                found, alike = _beside(found, table, told, first), _alike(table, first)
-            report = summary(found)
+        base_one = compare(model, first) if first is not None else None
+        for threads, table in ((t, by_n[n]) for t, by_n in others.items() if n in by_n):
+            compared, alike = compare(model, table), False
+            if first is not None and base_one is not None:
+                compared, alike = (_beside(compared, table, base_one, first), _alike(table, first))
+            report = summary(compared)
             name = with_threads(rest, threads)
             out.append(ThreadCheck(name, threads, n, report.all_equal, report, alike))
     return sorted(out, key=lambda check: (check.threads, check.n))
 
 
 def _beside(
-    found: Comparison, table: PointTable, told: Comparison, first: PointTable
+    comparison: Comparison, table: PointTable, base_comparison: Comparison, first: PointTable
 ) -> Comparison:
     """Return a comparison with another run of the count instead of the model.
 
@@ -68,11 +68,11 @@ def _beside(
     """
     each = tuple(
         replace(mine, predicted=base.true)
-        for mine, base in zip(found.weights.each, told.weights.each, strict=True)
+        for mine, base in zip(comparison.weights.each, base_comparison.weights.each, strict=True)
     )
     same = sum(weight.true == weight.predicted for weight in each)
     return replace(
-        found,
+        comparison,
         p2p_triples=overlap(true_triples(table), true_triples(first)),
         collectives=overlap(true_collectives(table), true_collectives(first)),
         files=overlap(true_files(table), true_files(first)),

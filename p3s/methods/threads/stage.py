@@ -102,16 +102,16 @@ def factors(model: Model, base: Work, file: ThreadFile, was: Layout, now: Layout
     first = min(base.model.counts)
     counts = [first << k for k in range(21) if first << k <= _MOST_N]
     work, _ = base.over(counts)
-    found = []
+    out = []
     for law in file.laws:
         if law.phase not in number:
             continue
-        there = np.flatnonzero(work[:, law.phase] > 0)
-        some, each = [counts[k] for k in there], work[there, law.phase]
-        ratio = law.draws(now.uses(some), each) / law.draws(was.uses(some), each)
-        told = [tuple(part.tolist()) for part in value_of(ratio)]
-        found.append(TeamFactor(number[law.phase], tuple(map(float, some)), *told))
-    return Teams(now.threads, was.threads, now.per_node, now.far, tuple(found))
+        busy = np.flatnonzero(work[:, law.phase] > 0)
+        used_counts, each = [counts[k] for k in busy], work[busy, law.phase]
+        ratio = law.draws(now.uses(used_counts), each) / law.draws(was.uses(used_counts), each)
+        ends = [tuple(part.tolist()) for part in value_of(ratio)]
+        out.append(TeamFactor(number[law.phase], tuple(map(float, used_counts)), *ends))
+    return Teams(now.threads, was.threads, now.per_node, now.far, tuple(out))
 
 
 def changes_nothing(moved: Teams) -> bool:

@@ -88,19 +88,21 @@ def _differing(file: ThreadFile) -> list[Reason]:
     are only to be minded.
     """
     missed = [check for check in file.checks if not check.equal]
-    bad = [check for check in missed if not check.alike or _off(check)]
-    told = bad or missed
-    if not told:
+    bad = [check for check in missed if not check.alike or _differs_much(check)]
+    differing = bad or missed
+    if not differing:
         return []
-    more = f" (and in {plural(len(told) - 1, 'other run')})" if len(told) > 1 else ""
+    more = f" (and in {plural(len(differing) - 1, 'other run')})" if len(differing) > 1 else ""
     return [
         Reason(
-            "threads-differ", _describe_miss(told[-1], file.inside) + more, untrustworthy=bool(bad)
+            "threads-differ",
+            _describe_miss(differing[-1], file.inside) + more,
+            untrustworthy=bool(bad),
         )
     ]
 
 
-def _off(check: ThreadCheck) -> bool:
+def _differs_much(check: ThreadCheck) -> bool:
     """Tell whether a run has so many more or fewer calls that its time is another one."""
     pairs = [pair for _, pair in check.summary.told]
     return any(abs(row.true - row.predicted) > UNSURE * row.predicted for row in pairs)
@@ -125,12 +127,12 @@ def law_rows(file: ThreadFile) -> tuple[list[str], list[list[str]]]:
     """Return a head and a row per phase that has a law."""
     rows = []
     for law in file.laws:
-        seen = law.envelope
+        box = law.envelope
         parts = sorted((p for p in law.parts if p.unit == SHARE), key=lambda part: -part.value)
         rows.append(
             [
                 str(law.phase),
-                ends(seen.threads.low, seen.threads.high, ".0f"),
+                ends(box.threads.low, box.threads.high, ".0f"),
                 percent(law.fit),
                 ", ".join(_part(part) for part in parts if part.value >= _SHOWN) or NOT_KNOWN,
             ]
@@ -159,17 +161,17 @@ def seen_rows(runs: Sequence[Run]) -> tuple[list[str], list[list[str]], str]:
     return [*head, "fork and join", "other threads"], rows, below
 
 
-def _format_teams(found: Teams, shared: bool) -> list[str]:
-    regions, uneven = found.total("regions"), found.imbalance()
+def _format_teams(teams: Teams, shared: bool) -> list[str]:
+    regions, uneven = teams.total("regions"), teams.imbalance()
     return [
         f"{regions:,.0f}",
-        f"{found.total('team'):.0f}",
-        seconds(found.total("serial")),
-        seconds(found.total("busy")),
+        f"{teams.total('team'):.0f}",
+        seconds(teams.total("serial")),
+        seconds(teams.total("busy")),
         NOT_KNOWN if np.isnan(uneven) else f"{uneven:.2f}",
-        NOT_KNOWN if shared else seconds(found.total("waiting")),
-        NOT_KNOWN if shared or not regions else seconds(found.total("overhead") / regions),
-        seconds(found.total("other_ns")),
+        NOT_KNOWN if shared else seconds(teams.total("waiting")),
+        NOT_KNOWN if shared or not regions else seconds(teams.total("overhead") / regions),
+        seconds(teams.total("other_ns")),
     ]
 
 

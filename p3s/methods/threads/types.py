@@ -97,9 +97,9 @@ def samples(
     seconds: Sequence[float],
     phase: Sequence[int] | int = 0,
     far: Sequence[bool] | bool = False,
-    **known: Sequence[float],
+    **extra_columns: Sequence[float],
 ) -> Samples:
-    """Return samples of columns; ``known``: those of :class:`Samples` that are measured.
+    """Return samples of columns; ``extra_columns``: those of :class:`Samples` that are measured.
 
     Errors: P3SError, in one line, for columns of unlike length, counts below 1 and times that are
     no positive numbers.
@@ -113,31 +113,32 @@ def samples(
         return np.broadcast_to(np.asarray(x, dtype=np.int64), rows).copy()
 
     names = [each.name for each in fields(Samples)][7:]
-    if odd := set(known) - set(names):
+    if unknown_names := set(extra_columns) - set(names):
         raise P3SError(
-            f"samples of threads: no column is called {min(odd)}; see p3s.methods.threads.types"
+            f"samples of threads: no column is called {min(unknown_names)};"
+            " see p3s.methods.threads.types"
         )
     try:
         lies = np.broadcast_to(np.asarray(far, dtype=bool), rows).copy()
         columns = [whole(phase), whole(n), whole(threads), whole(per_node), lies]
-        columns += [real(work), real(seconds), *(real(known.get(k, np.nan)) for k in names)]
+        columns += [real(work), real(seconds), *(real(extra_columns.get(k, np.nan)) for k in names)]
     except ValueError as err:
         raise P3SError("samples of threads: the columns have different lengths") from err
     return check_samples(Samples(*columns))
 
 
-def check_samples(made: Samples) -> Samples:
+def check_samples(samples_made: Samples) -> Samples:
     """Return samples that can be used. Errors: P3SError, in one line."""
-    if not len(made):
+    if not len(samples_made):
         raise P3SError("samples of threads: there are none; trace some runs")
-    least = min(int(x.min()) for x in (made.n, made.threads, made.per_node))
+    least = min(int(x.min()) for x in (samples_made.n, samples_made.threads, samples_made.per_node))
     if least < 1:
         raise P3SError("samples of threads: processes and threads are 1 and more")
-    if not (np.all(made.seconds > 0) and np.all(np.isfinite(made.seconds))):
+    if not (np.all(samples_made.seconds > 0) and np.all(np.isfinite(samples_made.seconds))):
         raise P3SError("samples of threads: a time is no positive number; leave its row out")
-    if not (np.all(made.work > 0) and np.all(np.isfinite(made.work))):
+    if not (np.all(samples_made.work > 0) and np.all(np.isfinite(samples_made.work))):
         raise P3SError("samples of threads: work is no positive number; leave the phase out")
-    return made
+    return samples_made
 
 
 def round_digits(values: Floats) -> Floats:

@@ -69,10 +69,10 @@ Row = tuple[int | None, tuple[tuple[int | None, int], ...]]
 @cache
 def switch_points() -> dict[str, dict[str, Any]]:
     """Return what openmpi-tuned.json holds by call: ``algorithms`` and ``members``."""
-    found: dict[str, dict[str, Any]] = json.loads(
+    calls: dict[str, dict[str, Any]] = json.loads(
         Path(__file__).with_name("openmpi-tuned.json").read_text()
     )["calls"]
-    return found
+    return calls
 
 
 def algorithms(call: str) -> list[str]:
@@ -84,15 +84,15 @@ def algorithms(call: str) -> list[str]:
 @cache
 def rows(call: str) -> tuple[Row, ...]:
     """Return (members below, ((bytes below, number), ...)) of a call; None: no limit."""
-    found = []
+    limits_found = []
     for line in switch_points()[call]["members"]:
         members, *words = line.split()
         sizes = []
         for word in words:
             limit, _, number = word.rpartition(":")
             sizes.append((int(limit[1:]) if limit else None, int(number)))
-        found.append((None if members == "-" else int(members), tuple(sizes)))
-    return tuple(found)
+        limits_found.append((None if members == "-" else int(members), tuple(sizes)))
+    return tuple(limits_found)
 
 
 def choose_algorithm(call: str, members: int, nbytes: int) -> str:
@@ -160,10 +160,10 @@ def choose(library: Library, call: str, at: Ints, element: int, blocking: bool =
 
 @cache
 def _choices() -> dict[str, dict[str, list[str]]]:
-    found: dict[str, dict[str, list[str]]] = tomllib.loads(
+    choices: dict[str, dict[str, list[str]]] = tomllib.loads(
         Path(__file__).with_name("choices.toml").read_text()
     )
-    return found
+    return choices
 
 
 #: How a fact is compared with a number in choices.toml; a fact alone has to be true.
@@ -200,8 +200,8 @@ def division(call: str, p: int, sizes: Ints, element: int) -> Ints:
 
 def most_common(values: Ints) -> int:
     """Return the value that occurs most often, the largest of several."""
-    found, times = np.unique(values, return_counts=True)
-    return int(found[times == times.max()].max())
+    distinct_values, times = np.unique(values, return_counts=True)
+    return int(distinct_values[times == times.max()].max())
 
 
 def element_of(call: str, library: Library, nbytes: int) -> int:
@@ -316,12 +316,12 @@ def library_of(family: str, version: str, overrides: str | Path = "") -> Library
             f"no table of collective algorithms for the MPI library {family!r}; known:"
             f" {OPENMPI}, {MPICH}"
         )
-    found = re.match(r"(\d+)(?:\.(\d+))?", version)
-    if found is None:
+    match = re.match(r"(\d+)(?:\.(\d+))?", version)
+    if match is None:
         raise P3SError(
             f"version {version!r} of {family} has no number in front; say for example 4.1"
         )
-    return Library(family, (int(found[1]), int(found[2] or 0)), rules_of(overrides))
+    return Library(family, (int(match[1]), int(match[2] or 0)), rules_of(overrides))
 
 
 def rules_of(overrides: str | Path) -> tuple[Rule, ...]:
@@ -352,23 +352,23 @@ def _rules_of_file(path: Path) -> tuple[Rule, ...]:
         why = err.strerror if isinstance(err, OSError) else "not text"
         raise P3SError(f"collectives: {path}: {why}; give a file or CALL=ALGORITHM") from err
     try:
-        told = parse_json(text.encode()) if path.suffix == ".json" else tomllib.loads(text)
+        content = parse_json(text.encode()) if path.suffix == ".json" else tomllib.loads(text)
     except ValueError as err:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{path}: not {path.suffix.lstrip('.') or 'TOML'}: {why}") from err
-    if not isinstance(told, Mapping):
+    if not isinstance(content, Mapping):
         raise P3SError(f'{path}: not a table of calls; write for example allreduce = "ring"')
     rules = []
-    for call, value in told.items():
+    for call, value in content.items():
         for entry in value if isinstance(value, list) else [value]:
             rules.append(_rule_of_entry(path, str(call).lower(), entry))
     return tuple(rules)
 
 
 def _rule_of_entry(path: Path, call: str, entry: Any) -> Rule:
-    told = entry if isinstance(entry, Mapping) else {"algorithm": entry}
+    fields = entry if isinstance(entry, Mapping) else {"algorithm": entry}
     try:
-        rule = from_data(Rule, {**told, "call": call})
+        rule = from_data(Rule, {**fields, "call": call})
     except ShapeError as err:
         raise P3SError(f'{path}: {call}: {err}; write for example {call} = "ring"') from err
     return check_rule(replace(rule, algorithm=rule.algorithm.lower()), f"{path}: ")

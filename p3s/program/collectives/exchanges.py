@@ -83,9 +83,9 @@ def barrier_dissemination(w: Writer, job: Job) -> None:
 @algorithm("tree", "barrier")
 def barrier_tree(w: Writer, job: Job) -> None:
     """Up a binomial tree to member 0 and down again."""
-    nothing = np.zeros(job.p, dtype=np.int64)
+    zeros = np.zeros(job.p, dtype=np.int64)
     for up in (True, False):
-        binomial_moves(w, job.p, nothing, how=UNITE, up=up, pieces=_token)
+        binomial_moves(w, job.p, zeros, how=UNITE, up=up, pieces=_token)
 
 
 algorithm("linear", "allgather", "allgatherv")(in_turn("gather", "bcast"))
@@ -137,13 +137,13 @@ def _passing(
     member: int, p: int, first: Ints, n: Ints, pieces: Ints, cut: int
 ) -> list[tuple[int, int]]:
     """Return (first byte, bytes) of all that a member passes on: all blocks but the next one's."""
-    told = []
+    ranges_passed = []
     for i in range(p - 1):
         block = (member - i) % p
         for piece in range(int(pieces[block])):
             lo = piece * cut
-            told.append((int(first[block]) + lo, int(min(cut, n[block] - lo))))
-    return told
+            ranges_passed.append((int(first[block]) + lo, int(min(cut, n[block] - lo))))
+    return ranges_passed
 
 
 @algorithm("neighbor", "allgather", "allgatherv")
@@ -158,14 +158,14 @@ def allgather_neighbor(w: Writer, job: Job) -> None:
     first, n = job.blocks(r, 1)
     w.trade(r, neighbor[0], first, n)
     sent = np.where(even, r, r - 1)
-    known = [sent, sent]
+    block_of = [sent, sent]
     for i in range(1, p // 2):
         turn = i % 2
         step = np.where(even == (turn == 0), 2, -2)
-        known[turn] = (known[turn] + step) % p
+        block_of[turn] = (block_of[turn] + step) % p
         first, n = job.blocks(sent, 2)
         w.trade(r, neighbor[turn], first, n)
-        sent = known[turn]
+        sent = block_of[turn]
 
 
 @dataclass(frozen=True)
@@ -188,10 +188,10 @@ class _Matrix:
         """Post a send to (receive from) ``other`` of each member; ``empty``: of nothing, too."""
         r = self.job.everyone
         first, n = self.block(r, other) if sending else self.block(other, r)
-        some = np.ones(self.job.p, dtype=bool) if empty else n > 0
+        members = np.ones(self.job.p, dtype=bool) if empty else n > 0
         if sending:
-            return self.w.isend(r[some], other[some], first[some], n[some])
-        return self.w.irecv(r[some], other[some], n[some])
+            return self.w.isend(r[members], other[members], first[members], n[members])
+        return self.w.irecv(r[members], other[members], n[members])
 
 
 def _further(job: Job, i: int, sending: bool) -> Ints:

@@ -75,12 +75,12 @@ class _Call:
 def expand(
     steps: Steps,
     library: Library,
-    which: Bools | None = None,
+    selected: Bools | None = None,
     *,
     node_of: Ints | None = None,
     most_steps: int = MOST_STEPS,
 ) -> ExpandedSteps:
-    """Return steps in which collectives (those of ``which``) are point-to-point messages.
+    """Return steps in which collectives (those of ``selected``) are point-to-point messages.
 
     ``node_of``: node of every world rank, for libraries whose algorithms depend on it. The
     messages of a call have the tag FIRST_TAG + its number on the communicator. A nonblocking
@@ -92,7 +92,7 @@ def expand(
     that are absent are taken to have the usual size.
     """
     notes: dict[str, int] = {}
-    calls = list(_calls(steps, which, notes))
+    calls = list(_calls(steps, selected, notes))
     used = _plan(calls, library, node_of, steps, most_steps, notes)
     calls = [call for call in calls if call.plan is not None]
     if not calls:
@@ -104,7 +104,7 @@ def _lines(notes: dict[str, int]) -> tuple[str, ...]:
     return tuple(f"{text} ({times} call{'s' * (times > 1)})" for text, times in notes.items())
 
 
-def _calls(steps: Steps, which: Bools | None, notes: dict[str, int]) -> Iterator[_Call]:
+def _calls(steps: Steps, selected: Bools | None, notes: dict[str, int]) -> Iterator[_Call]:
     """Group the collective steps by communicator and number on it."""
     at = np.flatnonzero(steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE))
     if not len(at):
@@ -114,11 +114,11 @@ def _calls(steps: Steps, which: Bools | None, notes: dict[str, int]) -> Iterator
     order = np.argsort(instance, kind="stable")  # ranks stay ascending
     at, rank = at[order], rank[order]
     bounds = starts(np.bincount(instance)).tolist()
-    wanted = np.ones(len(steps), dtype=bool) if which is None else which
+    is_wanted = np.ones(len(steps), dtype=bool) if selected is None else selected
     places: dict[int, Callable[[Ints], Ints]] = {}
     for (c, number), begin, end in zip(pairs.tolist(), bounds, bounds[1:], strict=False):
         mine = at[begin:end]
-        if not wanted[mine].any():
+        if not is_wanted[mine].any():
             continue
         names = sorted({steps.calls[c] for c in np.unique(steps.call[mine]).tolist()})
         members = steps.members.get(c, np.zeros(0, dtype=np.int64))
@@ -173,10 +173,10 @@ def _plan(
     notes: dict[str, int],
 ) -> tuple[AlgorithmUse, ...]:
     """Give every call its schedule; equal calls share one."""
-    known: dict[tuple[Any, ...], Schedule] = {}
+    plans: dict[tuple[Any, ...], Schedule] = {}
     names: dict[tuple[Any, ...], str] = {}
     used: dict[tuple[str, int, int, str], int] = {}
-    left = most_steps
+    room = most_steps
     for call in calls:
         members = steps.members[call.comm]
         p = len(members)
@@ -196,20 +196,20 @@ def _plan(
         if key not in names:
             names[key] = chosen_name(library, call.name, sizes, node=node, blocking=call.blocking)
         algorithm = names[key]
-        size = len(known[key]) if key in known else records_expected(call.name, algorithm, p)
-        if size > left:
+        size = len(plans[key]) if key in plans else records_expected(call.name, algorithm, p)
+        if size > room:
             _note(
                 notes,
                 f"MPI_{call.name.capitalize()} on {p} members: {size:,} steps would be"
                 " too many; it stays one call",
             )
             continue
-        if key not in known:
-            known[key] = schedule(
+        if key not in plans:
+            plans[key] = schedule(
                 library, call.name, sizes, call.root, node=node, blocking=call.blocking
             )
-        call.plan = known[key]
-        left -= len(call.plan)
+        call.plan = plans[key]
+        room -= len(call.plan)
         label = (call.name, p, int(sizes.max()), algorithm)
         used[label] = used.get(label, 0) + 1
     return tuple(
@@ -270,13 +270,13 @@ def _anchor_records(steps: Steps, calls: list[_Call]) -> Iterator[_Records]:
         at[call.member] = call.steps
         member = np.repeat(np.arange(plan.members), np.diff(plan.start))
         step = at[member]
-        which = np.flatnonzero(step >= 0)
-        step, member = step[which], member[which]
+        records = np.flatnonzero(step >= 0)
+        step, member = step[records], member[records]
         goal = completed_by[step]
         later = np.where(goal < 0, 3 * last[step] + _BEHIND, 3 * goal + _BEFORE)
-        head = which - plan.start[member] < _heads(plan)[member]
+        head = records - plan.start[member] < _heads(plan)[member]
         key = np.where(head | call.blocking, 3 * step + _THERE, later)
-        yield _Records(call, plan, which, step, key)
+        yield _Records(call, plan, records, step, key)
 
 
 def _replace_calls(old: Steps, calls: list[_Call]) -> tuple[Steps, Ints]:
@@ -285,50 +285,52 @@ def _replace_calls(old: Steps, calls: list[_Call]) -> tuple[Steps, Ints]:
     Items are the old steps that stay, then the records of all calls.
     """
     parts = list(_anchor_records(old, calls))
-    gone = np.zeros(len(old), dtype=bool)
-    gone[np.concatenate([call.steps for call in calls])] = True
+    is_expanded = np.zeros(len(old), dtype=bool)
+    is_expanded[np.concatenate([call.steps for call in calls])] = True
     keys = np.concatenate([part.key for part in parts])
-    there = np.zeros(len(old), dtype=bool)
-    there[keys[keys % 3 == _THERE] // 3] = True
-    empty = gone & ~there  # no message here: only computation is left
-    kept = np.flatnonzero(~gone | empty)
-    total = len(kept) + len(keys)
+    filled = np.zeros(len(old), dtype=bool)
+    filled[keys[keys % 3 == _THERE] // 3] = True
+    empty = is_expanded & ~filled  # no message here: only computation is left
+    kept_steps = np.flatnonzero(~is_expanded | empty)
+    total = len(kept_steps) + len(keys)
     dtype = narrow(total)
-    key = np.concatenate((3 * kept + _THERE, keys))
+    key = np.concatenate((3 * kept_steps + _THERE, keys))
     order = np.argsort(key, kind="stable")
     anchor = key[order] // 3
     place = np.empty(total, dtype=dtype)
     place[order] = np.arange(total, dtype=dtype)
-    origin = np.concatenate((kept, *(part.step for part in parts)))[order]
+    origin = np.concatenate((kept_steps, *(part.step for part in parts)))[order]
     work = np.zeros(total)
     work[np.searchsorted(anchor, np.arange(len(old)))] = old.work_ns
     names = list(old.calls)
     names += [name for name in CALLS.values() if name not in names]
-    columns = _columns(old, parts, kept, empty, names)
+    columns = _columns(old, parts, kept_steps, empty, names)
     number_of = np.full(len(old), -1, dtype=np.int64)
-    number_of[kept] = np.arange(len(kept))
+    number_of[kept_steps] = np.arange(len(kept_steps))
     links: dict[str, list[Ints]] = {}
     waits = np.repeat(np.arange(len(old)), np.diff(old.done_start))
-    stays = ~gone[old.done]
+    stays = ~is_expanded[old.done]
     waiting, requests = [number_of[waits[stays]]], [number_of[old.done[stays]]]
     for name in ("to", "source"):
-        link = getattr(old, name)[kept]
-        links[name] = [np.where((link >= 0) & ~empty[kept], number_of[np.maximum(link, 0)], -1)]
-    base = len(kept)
+        link = getattr(old, name)[kept_steps]
+        links[name] = [
+            np.where((link >= 0) & ~empty[kept_steps], number_of[np.maximum(link, 0)], -1)
+        ]
+    base = len(kept_steps)
     for part in parts:
         plan = part.plan
         number = np.full(len(plan), -1, dtype=np.int64)
         number[part.which] = base + np.arange(len(part.which))
         base += len(part.which)
-        for name, found in links.items():
+        for name, ends in links.items():
             link = getattr(plan, name)[part.which]
-            found.append(np.where(link >= 0, number[np.maximum(link, 0)], -1))
+            ends.append(np.where(link >= 0, number[np.maximum(link, 0)], -1))
         wait = number[np.repeat(np.arange(len(plan)), np.diff(plan.done_start))]
         waiting.append(wait[wait >= 0])
         requests.append(number[plan.done[wait >= 0]])
     wait, request = place[np.concatenate(waiting)], place[np.concatenate(requests)]
-    for name, found in links.items():
-        item = np.concatenate(found)[order]
+    for name, ends in links.items():
+        item = np.concatenate(ends)[order]
         columns[name] = np.where(item >= 0, place[np.maximum(item, 0)], dtype(-1))
     for name, column in columns.items():
         if name not in links and column.strides != (0,):
@@ -352,7 +354,7 @@ def _replace_calls(old: Steps, calls: list[_Call]) -> tuple[Steps, Ints]:
 
 
 def _columns(
-    old: Steps, parts: list[_Records], kept: Ints, empty: Bools, names: list[str]
+    old: Steps, parts: list[_Records], kept_steps: Ints, empty: Bools, names: list[str]
 ) -> dict[str, Any]:
     """Return what old steps that stay, and records, are; equal entries lie in memory once."""
     call_of = np.zeros(len(Op) + 1, dtype=np.int64)
@@ -364,9 +366,9 @@ def _columns(
         records = [of(part) for part in parts]
         alike = mine.strides == (0,) and mine.size and mine[0] == fill
         if alike and all((each == fill).all() for each in records):
-            return constant(fill, len(kept) + sum(map(len, records)))
-        own = np.where(empty, fill, mine)[kept] if empty.any() else mine[kept]
-        return np.concatenate((own, *records)).astype(mine.dtype)
+            return constant(fill, len(kept_steps) + sum(map(len, records)))
+        kept_values = np.where(empty, fill, mine)[kept_steps] if empty.any() else mine[kept_steps]
+        return np.concatenate((kept_values, *records)).astype(mine.dtype)
 
     def ranks(part: _Records, peer: Ints) -> Ints:
         mine = peer[part.which]
@@ -376,7 +378,7 @@ def _columns(
         return np.where(has[part.which], FIRST_TAG + part.call.number, -1)
 
     wait, both = int(Op.WAIT), int(Op.SENDRECV)
-    found = {
+    columns_found = {
         "op": column("op", wait, lambda part: part.plan.op[part.which]),
         "peer": column("peer", -1, lambda part: ranks(part, part.plan.peer)),
         "tag": column("tag", -1, lambda part: tag(part, part.plan.op != wait)),
@@ -387,7 +389,7 @@ def _columns(
         "number": column("number", 0, lambda part: np.diff(part.plan.done_start)[part.which]),
     }
     calls = [call_of[part.plan.op[part.which]] for part in parts]
-    return {**found, "call": np.concatenate((old.call[kept], *calls))}
+    return {**columns_found, "call": np.concatenate((old.call[kept_steps], *calls))}
 
 
 def _heads(plan: Schedule) -> Ints:

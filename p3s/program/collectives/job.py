@@ -278,13 +278,13 @@ class PowerOfTwo:
     def by_halves(w: Writer, job: Job) -> PowerOfTwo:
         """Both add one half of the vector; the odd member then hands over its half."""
         folded = PowerOfTwo.numbers(job.p, False)
-        left = job.count // 2 * job.element
+        upper_half = job.count // 2 * job.element
         out, keeper = folded.out, folded.keeper
         both, others = np.concatenate((out, keeper)), np.concatenate((keeper, out))
         leaves = np.arange(len(both)) < len(out)
-        size = np.where(leaves, left, job.nbytes - left)
-        w.trade(both, others, np.where(leaves, 0, left), size, ADD)
-        w.move(out, keeper, left, job.nbytes - left)
+        size = np.where(leaves, upper_half, job.nbytes - upper_half)
+        w.trade(both, others, np.where(leaves, 0, upper_half), size, ADD)
+        w.move(out, keeper, upper_half, job.nbytes - upper_half)
         return folded
 
     def give_back(self, w: Writer, job: Job) -> None:
@@ -309,8 +309,8 @@ def blocks_of(job: Job, folded: PowerOfTwo, *, even: bool) -> Units:
     Those of a folded pair are together.
     """
     power = len(folded.real)
-    own = np.concatenate((2 * np.arange(folded.rest), np.arange(2 * folded.rest, job.p), [job.p]))
-    at = shares(power, job.nbytes, job.element) if even else job.at[own]
+    edges = np.concatenate((2 * np.arange(folded.rest), np.arange(2 * folded.rest, job.p), [job.p]))
+    at = shares(power, job.nbytes, job.element) if even else job.at[edges]
     return power, lambda unit: at[unit]
 
 
@@ -325,34 +325,34 @@ def halve(
     number, byte = units
     v = np.arange(len(folded.real))
     low, high = np.zeros_like(v), np.full_like(v, number)
-    kept = []
+    halves = []
     for mask in masks(len(v))[:: -1 if far_first else 1]:
         lower, middle = v & mask == 0, (low + high) // 2
         first, last = byte(np.where(lower, middle, low)), byte(np.where(lower, high, middle))
         low, high = np.where(lower, low, middle), np.where(lower, middle, high)
         w.trade(folded.real, folded.real[v ^ mask], first, last - first, ADD, empty=empty)
-        kept.append((mask, byte(low), byte(high) - byte(low)))
-    return kept
+        halves.append((mask, byte(low), byte(high) - byte(low)))
+    return halves
 
 
-def double_back(w: Writer, folded: PowerOfTwo, kept: list[Kept]) -> None:
+def double_back(w: Writer, folded: PowerOfTwo, halves: list[Kept]) -> None:
     """Exchange the reduced shares in the opposite order until all have the whole vector."""
     v = np.arange(len(folded.real))
-    for mask, first, n in reversed(kept):
+    for mask, first, n in reversed(halves):
         w.trade(folded.real, folded.real[v ^ mask], first, n)
 
 
-def gather_back(w: Writer, job: Job, folded: PowerOfTwo, kept: list[Kept]) -> None:
+def gather_back(w: Writer, job: Job, folded: PowerOfTwo, halves: list[Kept]) -> None:
     """Send the reduced shares towards the root; it may have dropped out when folding."""
     real, root, rest = folded.real.copy(), job.root, folded.rest
     goal = root // 2 if root < 2 * rest else root - rest
     if root in folded.out.tolist():
-        _, first, n = kept[-1]
+        _, first, n = halves[-1]
         w.move(real[0], root, first[0], n[0])
         real[0], goal = root, 0
     v = np.arange(len(real))
     going = np.ones(len(real), dtype=bool)
-    for i, (mask, first, n) in reversed(list(enumerate(kept))):
+    for i, (mask, first, n) in reversed(list(enumerate(halves))):
         sends = going & ((v ^ mask) >> i == goal >> i)
         w.move(real[sends], real[v[sends] ^ mask], first[sends], n[sends])
         going &= ~sends

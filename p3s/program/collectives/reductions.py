@@ -163,11 +163,11 @@ def reduce_scatter_block_butterfly(w: Writer, job: Job) -> None:
     start, half = np.zeros(job.p, dtype=np.int64), job.p // 2
     for mask in masks(job.p):
         upper = (r & mask) > 0
-        gone = np.where(upper, start, start + half)
+        given_away = np.where(upper, start, start + half)
         start = np.where(upper, start + half, start)
 
-        def sent(gone: Ints = gone, half: int = half) -> Pieces:
-            return [(first[gone + i], n[gone + i]) for i in range(half)]
+        def sent(blocks: Ints = given_away, half: int = half) -> Pieces:
+            return [(first[blocks + i], n[blocks + i]) for i in range(half)]
 
         size = n[0] * half  # all blocks are equal
         w.trade(r, r ^ mask, 0, size, ADD, pieces=sent)
@@ -191,9 +191,9 @@ def reduce_scatter_doubling(w: Writer, job: Job) -> None:
         first, n = beyond(tree)
         pair = other < p
         w.trade(r[pair], other[pair], first[pair], n[pair], ADD)
-        _, wanted = beyond(far)
+        _, beyond_far = beyond(far)
         for has, to in without_partner(p, mask):
-            w.move(has, to, 0, wanted[has], ADD, pieces=forward_last(wanted[has]))
+            w.move(has, to, 0, beyond_far[has], ADD, pieces=forward_last(beyond_far[has]))
 
 
 def forward_last(n: Ints) -> Callable[[], Pieces]:

@@ -286,13 +286,13 @@ def _linear(w: Writer, job: Job, *, gather: bool, at_once: bool, empty: bool) ->
     ``empty``: of nothing, too.
     """
     first, n = job.blocks(job.everyone, 1)
-    some = job.others if empty else job.others[n[job.others] > 0]
+    members = job.others if empty else job.others[n[job.others] > 0]
     sends = Op.ISEND if at_once and not gather else Op.SEND
     takes = Op.IRECV if at_once and gather else Op.RECV
-    root = np.full_like(some, job.root)
-    who, to = (some, root) if gather else (root, some)
-    w.move(who, to, first[some], n[some], sends=sends, takes=takes)
-    if at_once and len(some):
+    root = np.full_like(members, job.root)
+    who, to = (members, root) if gather else (root, members)
+    w.move(who, to, first[members], n[members], sends=sends, takes=takes)
+    if at_once and len(members):
         w.wait([job.root])
 
 

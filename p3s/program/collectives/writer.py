@@ -80,15 +80,15 @@ class Writer:
         self.notes = _Notes()
         self.names: Ints | None = None
 
-    def among(self, some: Ints, vector: Sequence[tuple[int, int]] | None = None) -> Writer:
+    def among(self, members: Ints, vector: Sequence[tuple[int, int]] | None = None) -> Writer:
         """Return a view in which member i is ``some[i]``; what it adds is added here.
 
         ``vector``: the pieces (first byte, bytes) of the whole vector that make up that of the
         view, one after the other; by default the vector is the same.
         """
-        view = type(self)(len(some))
+        view = type(self)(len(members))
         view.notes = self.notes
-        view.names = some if self.names is None else self.names[some]
+        view.names = members if self.names is None else self.names[members]
         return view
 
     def send(
@@ -187,15 +187,15 @@ class Writer:
 
     def wait(self, who: npt.ArrayLike, *handles: Handle) -> None:
         """Wait for these requests of ``who``; without handles for all that are outstanding."""
-        made = self._add(who, Op.WAIT, how=STORE if handles else 1)
-        if not handles or not len(made.member):
+        waiting = self._add(who, Op.WAIT, how=STORE if handles else 1)
+        if not handles or not len(waiting.member):
             return
-        order = np.argsort(made.member, kind="stable")
-        sorted_members = made.member[order]
+        order = np.argsort(waiting.member, kind="stable")
+        sorted_members = waiting.member[order]
         for handle in handles:
             at = np.minimum(np.searchsorted(sorted_members, handle.member), len(order) - 1)
             mine = sorted_members[at] == handle.member
-            self.notes.explicit.append((made.record[order[at[mine]]], handle.record[mine]))
+            self.notes.explicit.append((waiting.record[order[at[mine]]], handle.record[mine]))
 
     def _add(
         self,
@@ -215,8 +215,8 @@ class Writer:
         if self.names is not None:
             members = self.names[members]
             for i in (0, 2):
-                known = columns[i] >= 0
-                columns[i] = np.where(known, self.names[np.where(known, columns[i], 0)], -1)
+                valid = columns[i] >= 0
+                columns[i] = np.where(valid, self.names[np.where(valid, columns[i], 0)], -1)
         op_column = np.full(len(members), int(op), dtype=np.int64)
         notes = self.notes
         notes.columns.append((members, op_column, *columns))
@@ -236,10 +236,10 @@ class Writer:
             c[order] for c in (member, op, peer, n, peer2, n2, how)
         )
         start = np.searchsorted(member, np.arange(self.members + 1))
-        done_start, done = self._requests(member, op, how, place)
+        done_start, requests = self._requests(member, op, how, place)
         how = np.where(op == int(Op.WAIT), STORE, how)
         to, source = partners(member, op, peer, peer2)
-        columns = (op, peer, n, peer2, n2, done_start, done, to, source, how)
+        columns = (op, peer, n, peer2, n2, done_start, requests, to, source, how)
         return Schedule(self.members, start, *columns)
 
     def _requests(self, member: Ints, op: Ints, how: Ints, place: Ints) -> tuple[Ints, Ints]:
@@ -250,12 +250,12 @@ class Writer:
         for request in requests:
             is_request[request] = False
         for_all = np.flatnonzero((op == int(Op.WAIT)) & (how == 1))
-        left = np.flatnonzero(is_request)
-        if len(for_all) and len(left):
-            at = np.minimum(np.searchsorted(for_all, left), len(for_all) - 1)
-            fits = (for_all[at] > left) & (member[for_all[at]] == member[left])
+        outstanding = np.flatnonzero(is_request)
+        if len(for_all) and len(outstanding):
+            at = np.minimum(np.searchsorted(for_all, outstanding), len(for_all) - 1)
+            fits = (for_all[at] > outstanding) & (member[for_all[at]] == member[outstanding])
             waits.append(for_all[at[fits]])
-            requests.append(left[fits])
+            requests.append(outstanding[fits])
         if not waits:
             return np.zeros(len(op) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
         wait, request = np.concatenate(waits), np.concatenate(requests)
@@ -266,7 +266,7 @@ class Writer:
 
 def partners(member: Ints, op: Ints, peer: Ints, peer2: Ints) -> tuple[Ints, Ints]:
     """Return (to, source): the k-th send of a pair meets its k-th receive, by record number."""
-    sends, receives = (np.isin(op, [int(each) for each in some]) for some in (SENDS, RECEIVES))
+    sends, receives = (np.isin(op, [int(each) for each in kinds]) for kinds in (SENDS, RECEIVES))
     giver = np.where(op == int(Op.SENDRECV), peer2, peer)
     same = np.zeros_like(member)
     out, into = channels_of(member, peer, same, same, sends, giver, same, receives)

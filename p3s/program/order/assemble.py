@@ -87,18 +87,18 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     # Completions whose requests are all left out.
     by = np.repeat(np.arange(len(row), dtype=row.dtype), np.diff(flat.done_start))
     live = (reason[flat.done] == Reason.EXECUTED) & np.isin(flat.op[flat.done], _REQUESTS)
-    many = np.bincount(by[live], minlength=len(row)).astype(flat.number.dtype)
+    counts = np.bincount(by[live], minlength=len(row)).astype(flat.number.dtype)
     waits = np.isin(flat.op, _WAITS)
-    reason[waits & (reason == Reason.EXECUTED) & (many == 0)] = Reason.NO_REQUEST
-    kept = reason == Reason.EXECUTED
+    reason[waits & (reason == Reason.EXECUTED) & (counts == 0)] = Reason.NO_REQUEST
+    executed = reason == Reason.EXECUTED
     weight, assigned, fate = _weights(piece, kinds, rows, flat, reason)
-    number = np.where(flat.op == Op.WAIT, many, np.minimum(flat.number, many))
+    number = np.where(flat.op == Op.WAIT, counts, np.minimum(flat.number, counts))
     flat.number = np.where(waits, number, 0)
-    flat.done, flat.done_start = flat.done[live], starts(many)
+    flat.done, flat.done_start = flat.done[live], starts(counts)
     flat.sort = flat.chunk = flat.sent = flat.received = np.zeros(0, dtype=np.int64)  # for memory
-    second = _second_halves(trace, flat, kept)
+    second = _second_halves(trace, flat, executed)
     _join_halves(flat, np.flatnonzero(second) - 1, second, to, source)
-    steps = _steps(rows, flat, kept & ~second, to, source, weight, piece.entries)
+    steps = _steps(rows, flat, executed & ~second, to, source, weight, piece.entries)
     phases = tuple(np.unique(trace.phase[row]).tolist())
     return AssembledSteps(steps, phases, assigned, fate)
 
@@ -114,7 +114,7 @@ def _join_halves(flat: Flat, merged: Ints, second: Bools, to: Ints, source: Ints
 
 
 def _steps(
-    rows: Rows, flat: Flat, kept: Bools, to: Ints, source: Ints, weight: Floats, entries: float
+    rows: Rows, flat: Flat, executed: Bools, to: Ints, source: Ints, weight: Floats, entries: float
 ) -> Steps:
     """Return the steps that are kept; computation before the others goes to the next one.
 
@@ -156,30 +156,30 @@ def _steps(
         calls=names,
         members=dict(trace.members),
     )
-    if kept.all():
+    if executed.all():
         return full
-    return _without(full, kept, entries)
+    return _drop_steps(full, executed, entries)
 
 
-def _without(full: Steps, kept: Bools, entries: float) -> Steps:
+def _drop_steps(full: Steps, executed: Bools, entries: float) -> Steps:
     """Return the steps that are kept, and what is computed behind the last one of each rank."""
     ranks, size = len(full.ranks), len(full) + len(full.ranks)
     ends = full.start[1:] + np.arange(ranks)  # where a rank's last computation would be
     place = np.delete(np.arange(size, dtype=narrow(size)), ends)
-    there = np.zeros(size, dtype=bool)
-    there[place], there[ends] = kept, True
-    before = np.where(there, np.arange(size, dtype=place.dtype), place.dtype.type(size))
+    stays = np.zeros(size, dtype=bool)
+    stays[place], stays[ends] = executed, True
+    before = np.where(stays, np.arange(size, dtype=place.dtype), place.dtype.type(size))
     before = np.minimum.accumulate(before[::-1])[::-1][place]  # the step that computation is before
     work = np.bincount(before, weights=full.work_ns, minlength=size).astype(np.float64)
-    there[ends] = work[ends] > 0
+    stays[ends] = work[ends] > 0
 
     def wide(name: str, rest: float | Ints) -> np.ndarray:
         values = getattr(full, name)
         if values.strides == (0,) and values.size and np.ndim(rest) == 0 and values[0] == rest:
             return np.broadcast_to(values[0], (size,))
-        made = np.empty(size, dtype=values.dtype)
-        made[place], made[ends] = values, rest
-        return made
+        column = np.empty(size, dtype=values.dtype)
+        column[place], column[ends] = values, rest
+        return column
 
     def linked(link: Ints) -> Ints:
         return np.where(link >= 0, place[np.maximum(link, 0)], place.dtype.type(-1))
@@ -204,16 +204,16 @@ def _without(full: Steps, kept: Bools, entries: float) -> Steps:
         done_start=starts(counts),
         **columns,
     )
-    return select_steps(everything, there)
+    return select_steps(everything, stays)
 
 
 def _of_halves(values: np.ndarray, row: Ints, merged: Ints, fill: int) -> np.ndarray:
     """Return what the receive halves of MPI_Sendrecv say, ``fill`` elsewhere."""
     if not len(merged):
         return constant(fill, len(row))
-    made = np.full(len(row), fill, dtype=values.dtype)
-    made[merged] = values[row[merged + 1]]
-    return made
+    column = np.full(len(row), fill, dtype=values.dtype)
+    column[merged] = values[row[merged + 1]]
+    return column
 
 
 def _names(ops: tuple[str, ...], op: Ints) -> tuple[tuple[str, ...], Ints]:
@@ -228,8 +228,8 @@ def _pair_steps(rows: Rows, flat: Flat, runs: Bools, in_order: bool) -> tuple[In
     """Return which steps meet, and which of those that run meet none."""
     out, into = (narrow_column(channel)[flat.row] for channel in (rows.out, rows.into))
     out[~runs], into[~runs] = -1, -1
-    known = (flat.chunk, flat.sent, flat.received) if in_order else (None, None, None)
-    to, source = pair_channels(out, into, *known)
+    earlier = (flat.chunk, flat.sent, flat.received) if in_order else (None, None, None)
+    to, source = pair_channels(out, into, *earlier)
     lonely = (out >= 0) & (to < 0) | (into >= 0) & (source < 0)
     lonely[lonely] = ~rows.alone[flat.row[lonely]]
     return to, source, lonely
@@ -240,18 +240,18 @@ def _not_by_all(rows: Rows, flat: Flat, runs: Bools) -> Bools:
 
     The k-th call of each member is the same one.
     """
-    found = np.zeros(len(runs), dtype=bool)
+    partial = np.zeros(len(runs), dtype=bool)
     at = np.flatnonzero(runs & np.isin(flat.op, [int(Op.COLLECTIVE), int(Op.ICOLLECTIVE)]))
     if not len(at):
-        return found
+        return partial
     rank = np.repeat(flat.ranks, np.diff(flat.start))[at]
     instance, pairs = numbered_calls(rank, rows.trace.comm[flat.row[at]])
     present, members = np.unique(rows.trace.rank), rows.trace.members
-    comms, which = np.unique(pairs[:, 0], return_inverse=True)
+    comms, comm_index = np.unique(pairs[:, 0], return_inverse=True)
     size = [int(np.isin(members.get(c, ()), present).sum()) for c in comms.tolist()]
-    few = np.bincount(instance) < np.array(size)[which.reshape(-1)]
-    found[at] = few[instance]
-    return found
+    few = np.bincount(instance) < np.array(size)[comm_index.reshape(-1)]
+    partial[at] = few[instance]
+    return partial
 
 
 def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) -> Flat:
@@ -304,8 +304,8 @@ def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) ->
             column[at] = values
         if in_order:
             _before(kind, part.events, chunk, rows, at, flat)
-        there = done_start[mine][:, None] + np.arange(len(link.done))
-        flat.done[there] = start[mine][:, None] + link.done
+        positions = done_start[mine][:, None] + np.arange(len(link.done))
+        flat.done[positions] = start[mine][:, None] + link.done
         flat.done_start[at + number(1)] = link.many
     np.cumsum(flat.done_start, out=flat.done_start)
     return flat
@@ -342,8 +342,8 @@ def links(kind: Kind, part: Part, rows: Rows) -> Links:
     inside = (events[at] == posted) & (at < by)
     by, at = by[inside], at[inside]
     order = np.lexsort((at, by))
-    many = np.bincount(by, minlength=len(events))
-    return Links(op, many, many, at[order])
+    counts_by = np.bincount(by, minlength=len(events))
+    return Links(op, counts_by, counts_by, at[order])
 
 
 def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> Links:
@@ -355,21 +355,21 @@ def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> Links:
     place = {event: i for i, event in enumerate(events.tolist())}
     receives = {int(o) for o in RECEIVES}
     ops, number = op.copy(), np.zeros(len(events), dtype=np.int64)
-    many, done = np.zeros(len(events), dtype=np.int64), []
+    counts, completed = np.zeros(len(events), dtype=np.int64), []
     queue = rows.queue[first + kind.row[events]].tolist()
     queues = {each: Outstanding() for each in set(queue)}
-    for i, (event, what) in enumerate(zip(events.tolist(), op.tolist(), strict=True)):
+    for i, (event, operation) in enumerate(zip(events.tolist(), op.tolist(), strict=True)):
         open_ = queues[queue[i]]
         if posts[i]:
             send = place.get(half.get(event, -1))
-            open_.post(i, (i,) if send is None else (send, i), what in receives)
+            open_.post(i, (i,) if send is None else (send, i), operation in receives)
         elif wants[i]:
-            new, number[i], found = open_.complete(
-                Op(what), wants[i], prefer[i] == RECEIVES_FIRST if prefer[i] else None
+            new, number[i], requests = open_.complete(
+                Op(operation), wants[i], prefer[i] == RECEIVES_FIRST if prefer[i] else None
             )
-            ops[i], many[i] = int(new), len(found)
-            done += found
-    return Links(ops, number, many, np.asarray(done, dtype=np.int64))
+            ops[i], counts[i] = int(new), len(requests)
+            completed += requests
+    return Links(ops, number, counts, np.asarray(completed, dtype=np.int64))
 
 
 def _before(kind: Kind, events: Ints, chunk: Ints, rows: Rows, place: Ints, flat: Flat) -> None:
@@ -383,7 +383,7 @@ def _before(kind: Kind, events: Ints, chunk: Ints, rows: Rows, place: Ints, flat
         return
     mine = kind.first[:, None] + np.arange(kind.rows)
     local = kind.row[events]
-    for channels, found in ((rows.out[mine], flat.sent), (rows.into[mine], flat.received)):
+    for channels, target in ((rows.out[mine], flat.sent), (rows.into[mine], flat.received)):
         has = np.flatnonzero((channels >= 0).any(axis=0))
         if not len(has):
             continue
@@ -401,12 +401,12 @@ def _before(kind: Kind, events: Ints, chunk: Ints, rows: Rows, place: Ints, flat
                 inverse
             ].reshape(used.shape)
             where = column[local[a:b]]
-            here = np.flatnonzero(where >= 0)
-            if int(sums.max(initial=0)) > np.iinfo(found.dtype).max:
+            has_channel = np.flatnonzero(where >= 0)
+            if int(sums.max(initial=0)) > np.iinfo(target.dtype).max:
                 raise P3SError(
                     "the scaled trace sends more messages on one channel than can be counted"
                 )
-            found[place[:, a + here]] = sums[:, where[here]]
+            target[place[:, a + has_channel]] = sums[:, where[has_channel]]
 
 
 def _weights(
@@ -419,23 +419,23 @@ def _weights(
     total = rows.trace.rows
     assigned = np.zeros(total)
     fate = np.full(total, -1, dtype=np.int64)
-    wanted_keys, wanted = [], []
+    wanted_keys, wanted_events = [], []
     for part in piece.parts:
         kind = kinds[part.kind]
         local, sort = np.nonzero(part.counts)
         wanted_keys.append(((kind.first[:, None] + local) * piece.sorts + sort).ravel())
-        wanted.append(np.tile(part.counts[local, sort], len(kind.ranks)))
+        wanted_events.append(np.tile(part.counts[local, sort], len(kind.ranks)))
     keys = np.concatenate(wanted_keys) if wanted_keys else np.zeros(0, dtype=np.int64)
-    events = (np.concatenate(wanted) if wanted else np.zeros(0)).astype(np.float64)
+    events = (np.concatenate(wanted_events) if wanted_events else np.zeros(0)).astype(np.float64)
     order = np.argsort(keys, kind="stable")
     keys, events = keys[order], events[order]
     row = keys // piece.sorts
     fate[row] = Reason.NOT_SEEN
     fate[flat.row] = reason
-    kept = reason == Reason.EXECUTED
+    executed = reason == Reason.EXECUTED
     at = np.searchsorted(keys, flat.row.astype(np.int64) * piece.sorts + flat.sort)
     at = at.astype(flat.row.dtype)
-    steps = np.bincount(at[kept], minlength=len(keys))
+    steps = np.bincount(at[executed], minlength=len(keys))
     all_ = np.bincount(at, minlength=len(keys))
     has = steps > 0
     fate[row[has]] = Reason.EXECUTED
@@ -450,7 +450,7 @@ def _weights(
     return weight, assigned, fate
 
 
-def _second_halves(trace: ScaledTrace, flat: Flat, kept: Bools) -> Bools:
+def _second_halves(trace: ScaledTrace, flat: Flat, executed: Bools) -> Bools:
     """Return which events are the receive half of the MPI_Sendrecv right before them.
 
     At a border a rank sends to nobody, or receives from nobody: the send of one iteration and the
@@ -458,9 +458,9 @@ def _second_halves(trace: ScaledTrace, flat: Flat, kept: Bools) -> Bools:
     the row of the receive is the earlier one.
     """
     code = trace.is_op("MPI_Sendrecv", "MPI_Sendrecv_replace")[flat.row]
-    second = trace.is_op("MPI_Sendrecv_recv")[flat.row] & kept
+    second = trace.is_op("MPI_Sendrecv_recv")[flat.row] & executed
     second[:1] = False
-    second[1:] &= (code & kept)[:-1] & (flat.row[1:] > flat.row[:-1])
+    second[1:] &= (code & executed)[:-1] & (flat.row[1:] > flat.row[:-1])
     first_of_rank = flat.start[:-1][np.diff(flat.start) > 0]
     second[first_of_rank] = False
     return second

@@ -79,12 +79,12 @@ AGREEING = MAKES_COMM - NOT_BY_ALL | {"MPI_Comm_disconnect"}
 
 def op_of(call: str) -> Op | None:
     """Return the step that an MPI call is, None if the replay has none for it."""
-    found = _OPS.get(like(call))
-    if found is None and (kind_of(call) == COLLECTIVE_KIND or call in AGREEING):
+    operation = _OPS.get(like(call))
+    if operation is None and (kind_of(call) == COLLECTIVE_KIND or call in AGREEING):
         return Op.ICOLLECTIVE if leaves_request(call) else Op.COLLECTIVE
     if is_file_collective(call) and not leaves_file_request(call):
         return Op.COLLECTIVE
-    return found
+    return operation
 
 
 def step_name(call: str) -> str:
@@ -171,34 +171,34 @@ def count_unmatched(trace: ScaledTrace, left_out: Iterable[LeftOut]) -> dict[str
     Keys: events and of (such sends, or receives, and how many there are: of these two the kind of
     which more is left out, as a share), calls (their MPI calls, most first).
     """
-    gone: dict[str, float] = {}
-    for left in left_out:
-        if left.why in UNMATCHED:
-            gone[left.call] = gone.get(left.call, 0.0) + left.events
-    found = []
+    lost: dict[str, float] = {}
+    for row in left_out:
+        if row.why in UNMATCHED:
+            lost[row.call] = lost.get(row.call, 0.0) + row.events
+    shares = []
     for kind in (SEND, RECV):
         mine = trace.is_kind(kind) & (trace.repeat > 0)
         calls = {trace.ops[op] for op in np.unique(trace.op[mine]).tolist()}
-        events = sum(number for call, number in gone.items() if call in calls)
-        found.append((events, float(trace.repeat[mine].sum())))
-    events, of = max(found, key=lambda pair: pair[0] / max(pair[1], 1.0))
-    return {"events": events, "of": of, "calls": sorted(gone, key=lambda call: -gone[call])}
+        events = sum(number for call, number in lost.items() if call in calls)
+        shares.append((events, float(trace.repeat[mine].sum())))
+    events, of = max(shares, key=lambda pair: pair[0] / max(pair[1], 1.0))
+    return {"events": events, "of": of, "calls": sorted(lost, key=lambda call: -lost[call])}
 
 
 def reasons_of(trace: ScaledTrace) -> Ints:
     """Return the Reason of every row, as far as the row alone tells."""
-    known = [op for op in trace.ops if op_of(op) is not None]
+    ops = [op for op in trace.ops if op_of(op) is not None]
     reason = np.full(trace.rows, Reason.NOT_REPLAYED, dtype=np.int64)
     messages = trace.is_kind(SEND) | trace.is_kind(RECV)
     calls = messages | trace.is_kind(COLLECTIVE) | trace.is_kind(COMPLETION)
-    reason[calls & trace.is_op(*known)] = Reason.EXECUTED
+    reason[calls & trace.is_op(*ops)] = Reason.EXECUTED
     messages &= reason == Reason.EXECUTED
     reason[messages & (trace.peer < 0)] = Reason.NO_PEER
-    made = trace.is_kind(COMM)
-    reason[made] = np.where(trace.is_op(*AGREEING)[made], Reason.EXECUTED, Reason.CONSTRUCTOR)
+    makes = trace.is_kind(COMM)
+    reason[makes] = np.where(trace.is_op(*AGREEING)[makes], Reason.EXECUTED, Reason.CONSTRUCTOR)
     files = trace.is_kind(IO)
     reason[files] = Reason.FILE
-    reason[files & trace.is_op(*known) & (trace.comm >= 0)] = Reason.EXECUTED
+    reason[files & trace.is_op(*ops) & (trace.comm >= 0)] = Reason.EXECUTED
     reason[trace.is_op(*PROBES)] = Reason.PROBE
     windows = trace.is_op(*(op for op in trace.ops if queue_of(op) != ORDINARY))
     reason[windows & trace.is_kind(COMPLETION) & (trace.bytes == 0)] = Reason.NOTHING
@@ -241,10 +241,10 @@ def rows_of(scaled: ScaledTrace, short: ScaledTrace) -> Rows:
 
     op = per_row([int(op_of(name) or 0) for name in scaled.ops])
     queue = per_row([queue_of(name) for name in scaled.ops])
-    many = scaled.is_op(*MANY)
+    completes_many = scaled.is_op(*MANY)
     completes = scaled.is_kind(COMPLETION) & np.isin(op, [int(o) for o in WAITS])
     several = np.where(queue > 0, scaled.bytes, np.maximum(scaled.bytes, 1))
-    wants = np.where(completes, np.where(many, several, 1), 0)
+    wants = np.where(completes, np.where(completes_many, several, 1), 0)
     reason = reasons_of(scaled)
     message = (reason == Reason.EXECUTED) & (scaled.repeat > 0)
     sends, receives = (message & scaled.is_kind(kind) for kind in (SEND, RECV))
@@ -254,7 +254,7 @@ def rows_of(scaled: ScaledTrace, short: ScaledTrace) -> Rows:
         op,
         per_row([requests_of(name) for name in scaled.ops]),
         wants,
-        (many & (wants > 0)).astype(np.int64),
+        (completes_many & (wants > 0)).astype(np.int64),
         scaled.is_op(*HALF_OF_ONE).astype(np.int64),
         queue,
         np.zeros(len(op), dtype=np.int64),

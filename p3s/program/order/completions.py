@@ -22,10 +22,10 @@ def first_in_first_out(posts: Ints, wants: Ints) -> tuple[Ints, Ints]:
     outstanding. Requests are numbered from 0 in the order of their steps.
     """
     posted = np.cumsum(posts) - posts  # before the step
-    wanted = np.cumsum(wants)
+    completions = np.cumsum(wants)
     # end = min(end before + wants, posted) from step to step, all at once.
-    slack = np.minimum.accumulate(posted - wanted) if len(posts) else posted
-    end = wanted + np.minimum(slack, 0)
+    slack = np.minimum.accumulate(posted - completions) if len(posts) else posted
+    end = completions + np.minimum(slack, 0)
     begin = np.concatenate(([0], end[:-1])) if len(end) else end
     return begin, end
 
@@ -68,27 +68,27 @@ class Outstanding:
         if number == 0:
             return op, 0, []
         if op != Op.WAIT:
-            return self._some(op, number)
+            return self._complete_some(op, number)
         oldest = list(self.free)
         if prefer is not None:
             oldest.sort(key=lambda request: (request in self.receives) != prefer)
         oldest = oldest[:number]
-        found = [step for request in oldest for step in self._pop(request)]
+        completed = [step for request in oldest for step in self._pop(request)]
         rest = number - len(oldest)
         if rest == 0 or self.pool is None:
-            return op, len(found), found
+            return op, len(completed), completed
         pool, self.pool.left = self.pool, self.pool.left - rest
-        found += pool.members
+        completed += pool.members
         if pool.left == 0:
             self.pool = None
-            return op, len(found), found
-        return Op.WAITSOME, number, found
+            return op, len(completed), completed
+        return Op.WAITSOME, number, completed
 
     def _pop(self, request: int) -> tuple[int, ...]:
         self.receives.discard(request)
         return self.free.pop(request)
 
-    def _some(self, op: Op, number: int) -> tuple[Op, int, list[int]]:
+    def _complete_some(self, op: Op, number: int) -> tuple[Op, int, list[int]]:
         if self.receives or self.pool is None or number > self.pool.left:
             pool = self.pool or _Pool([], 0)
             mine = [r for r in self.free if r in self.receives]
@@ -101,13 +101,13 @@ class Outstanding:
             self.pool = pool
         pool = self.pool
         assert pool is not None
-        found = list(pool.members)
+        completed = list(pool.members)
         pool.left -= number
         if pool.left == 0:
             self.pool = None
-            if number == len(found):
-                return Op.WAIT, number, found
-        return op, number, found
+            if number == len(completed):
+                return Op.WAIT, number, completed
+        return op, number, completed
 
 
 ANY, SENDS, RECEIVES = 0, 1, 2
@@ -115,38 +115,38 @@ ANY, SENDS, RECEIVES = 0, 1, 2
 _KINDS, EVENTS = 48, 4000
 
 
-def count_completions(posts: Ints, wants: Ints, many: Ints) -> Ints:
+def count_completions(posts: Ints, wants: Ints, several: Ints) -> Ints:
     """Return how many requests each event of a rank completes.
 
-    posts, wants: requests left behind, and completed on average; many: 1 where a call may complete
-    several. All of the whole run.
+    posts, wants: requests left behind, and completed on average; completes_many: 1 where a call may
+    complete several. All of the whole run.
     """
     begin, end = first_in_first_out(posts, wants)
-    if not many.any() or (((end - begin) == wants).all() and end[-1:].sum() == posts.sum()):
+    if not several.any() or (((end - begin) == wants).all() and end[-1:].sum() == posts.sum()):
         return wants
-    single = np.where(many > 0, 0, wants)
+    single = np.where(several > 0, 0, wants)
     # What later single completions need of what is outstanding after an event.
     sums = np.cumsum(single - posts)
     need = np.maximum.accumulate(sums[::-1])[::-1] - sums
     posted = np.cumsum(posts) - posts
-    at = np.flatnonzero(many)
+    at = np.flatnonzero(several)
     after = np.maximum(posted[at] - need[at], 0)  # completed after each such call
     singles = np.cumsum(single)
     # Those with nothing else between them share, as the averages say.
     group = np.cumsum((posts > 0) | (single > 0))[at]
     first = np.flatnonzero(np.diff(group, prepend=-1))
     size = np.diff([*first.tolist(), len(at)])
-    found = wants.copy()
-    done, before = 0, 0
+    out = wants.copy()
+    completed, before = 0, 0
     for a, k in zip(first.tolist(), size.tolist(), strict=True):
-        done += int(singles[at[a]]) - before
+        completed += int(singles[at[a]]) - before
         before = int(singles[at[a]])
-        free = max(int(after[a]) - done, 0)
+        free = max(int(after[a]) - completed, 0)
         hints = np.cumsum(wants[at[a : a + k]])
         ends = np.rint(free * hints / hints[-1]).astype(np.int64)
-        found[at[a : a + k]] = np.diff(ends, prepend=0)
-        done += free
-    return found
+        out[at[a : a + k]] = np.diff(ends, prepend=0)
+        completed += free
+    return out
 
 
 #: Kinds of requests posted, how many are completed then, by which rule.
@@ -176,33 +176,33 @@ def preferences(samples: Iterable[Sample]) -> dict[int, int]:
         batches.append(_batches(sample))
         _vote(batches[-1], votes)
         call |= dict(zip(sample.slot.tolist(), sample.call.tolist(), strict=True))
-    found = {
+    preferred = {
         slot: SENDS if sends else RECEIVES
         for slot, (sends, receives, all_) in votes.items()
         if sends != receives and not all_
     }
     alike: dict[int, set[int]] = defaultdict(set)
-    for slot, what in found.items():
-        alike[call[slot]].add(what)
+    for slot, preference in preferred.items():
+        alike[call[slot]].add(preference)
     for slot, (sends, receives, all_) in votes.items():
         if sends and receives and not all_ and len(alike[call[slot]]) == 1:
-            found[slot] = min(alike[call[slot]])
-    return found if any(_differs(them, found) for them in batches) else {}
+            preferred[slot] = min(alike[call[slot]])
+    return preferred if any(_differs(them, preferred) for them in batches) else {}
 
 
 def _batches(sample: Sample) -> list[_Batch]:
     """Return (kinds of requests posted, how many are completed then, rule), in order."""
     out: list[_Batch] = []
     posted: list[int] = []
-    for kind, many, slot in zip(
+    for kind, number, slot in zip(
         sample.posted.tolist(), sample.wants.tolist(), sample.slot.tolist(), strict=True
     ):
         if kind:
             posted.append(kind)
-        elif many and out and not posted and out[-1][2] == slot:
-            out[-1] = out[-1][0], out[-1][1] + many, slot
-        elif many:
-            out.append((posted, many, slot))
+        elif number and out and not posted and out[-1][2] == slot:
+            out[-1] = out[-1][0], out[-1][1] + number, slot
+        elif number:
+            out.append((posted, number, slot))
             posted = []
     return out
 
@@ -211,41 +211,41 @@ def _vote(batches: list[_Batch], votes: dict[int, list[bool]]) -> None:
     """Strike out what is against a rule completing all sends, all receives, or everything."""
     open_ = {1: 0, 2: 0, 3: 0}
     clear = True
-    for posted, many, slot in batches:
+    for posted, number, slot in batches:
         for kind in posted:
             open_[kind] += 1
         total, sends, receives = sum(open_.values()), open_[1], open_[2]
         if clear:
             mine = votes[slot]
-            mine[0] &= many == sends
-            mine[1] &= many == receives
-            mine[2] &= many == total
-        if many >= total:
+            mine[0] &= number == sends
+            mine[1] &= number == receives
+            mine[2] &= number == total
+        if number >= total:
             open_ = {1: 0, 2: 0, 3: 0}
             clear = True
-        elif many == sends != receives:
+        elif number == sends != receives:
             open_[1] = 0
-        elif many == receives != sends:
+        elif number == receives != sends:
             open_[2] = 0
         else:  # either: what is left is not known until nothing is
             clear = False
             for kind in (1, 2, 3):
-                less = min(many, open_[kind])
+                less = min(number, open_[kind])
                 open_[kind] -= less
-                many -= less
+                number -= less
 
 
-def _differs(batches: list[_Batch], found: dict[int, int]) -> bool:
+def _differs(batches: list[_Batch], preferred: dict[int, int]) -> bool:
     """Tell whether the rules found complete others than the oldest requests."""
     queue: list[int] = []
-    for posted, many, slot in batches:
+    for posted, number, slot in batches:
         queue += posted
-        kind = found.get(slot, ANY)
-        oldest = queue[:many]
+        kind = preferred.get(slot, ANY)
+        oldest = queue[:number]
         if kind == ANY:
-            del queue[:many]
+            del queue[:number]
             continue
         if any(one != kind for one in oldest) and kind in queue:
             return True
-        del queue[:many]
+        del queue[:number]
     return False

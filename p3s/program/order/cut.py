@@ -165,30 +165,31 @@ class _Cutter:
         self.loops = {loop.loop: loop for loop in loops}
         self.pieces: list[Piece] = []
 
-    def body(self, level: int, here: Events, scope: Events, where: str) -> None:
-        """Cut what is inside of ``level`` loops; here: one iteration of them, scope: what it stands
-        for.
+    def body(self, level: int, iteration: Events, scope: Events, where: str) -> None:
+        """Cut what is inside of ``level`` loops; iteration: one of them, scope: what it stands for.
 
         where: names the turn.
         """
-        child = {k: self._child(k, events, level) for k, events in here.items()}
+        child = {k: self._child(k, events, level) for k, events in iteration.items()}
         others = {k: self._child(k, events, level) for k, events in scope.items()}
-        found = sorted({int(c) for codes in others.values() for c in np.unique(codes) if c >= 0})
+        inner_loops = sorted(
+            {int(c) for codes in others.values() for c in np.unique(codes) if c >= 0}
+        )
         plain = {k: codes < 0 for k, codes in child.items()}
         plain_scope = {k: codes < 0 for k, codes in others.items()}
         cuts: list[tuple[int, Events, Events, _Shape]] = []
-        for loop in found:
+        for loop in inner_loops:
             inside = _drop_empty({k: events[others[k] == loop] for k, events in scope.items()})
-            once = _drop_empty({k: events[child[k] == loop] for k, events in here.items()})
+            once = _drop_empty({k: events[child[k] == loop] for k, events in iteration.items()})
             once = once or self._first_entry(inside, level)
             shape = self._shape(once, level, loop)
-            if self._whole(loop, shape):
-                for k in here:
+            if self._is_whole(loop, shape):
+                for k in iteration:
                     plain[k] |= child[k] == loop
                     plain_scope[k] |= others[k] == loop
             else:
                 cuts.append((loop, once, inside, shape))
-        outside = {k: events[plain[k]] for k, events in here.items()}
+        outside = {k: events[plain[k]] for k, events in iteration.items()}
         stands = {k: events[plain_scope[k]] for k, events in scope.items()}
         if any(len(events) for events in stands.values()):
             name = f"{where}, outside of its loops" if where else "outside of loops"
@@ -231,8 +232,8 @@ class _Cutter:
             total += sizes * len(self.kinds[k].ranks)
             row = self.kinds[k].row[once[k]]
             pairs, count = np.unique(t * (int(row.max()) + 1) + row, return_counts=True)
-            at, what = np.divmod(pairs, int(row.max()) + 1)
-            np.add.at(like, at, mix_bits(mix_bits(what + (k << 32)) + mix_bits(count)))
+            at, row_numbers = np.divmod(pairs, int(row.max()) + 1)
+            np.add.at(like, at, mix_bits(mix_bits(row_numbers + (k << 32)) + mix_bits(count)))
         rules: tuple[Trips, ...] = self.loops[loop].trips if loop in self.loops else ()
         one_rule = len(rules) == 1 and rules[0].law is not None
         return _Shape(
@@ -245,7 +246,7 @@ class _Cutter:
             one_rule or len(set(ends.values())) == 1,
         )
 
-    def _whole(self, loop: int, shape: _Shape) -> bool:
+    def _is_whole(self, loop: int, shape: _Shape) -> bool:
         """Tell whether a loop is executed with all its iterations, inside of what is around it."""
         most = self.most_steps * (_FAR_MORE if loop in self.whole else 1)
         if shape.entry > most or int(shape.total.sum()) > self.most_total:
@@ -329,14 +330,14 @@ class _Cutter:
         of_turn = of_turn.reshape(-1)
         later = np.where(sorts == like[0], 0, number)
         common = int(np.argmax(later)) if len(sorts) > 1 else 0
-        chosen = self._chosen(shape, of_turn, common, once)
-        seen = np.unique(of_turn[chosen])
+        chosen = self._choose_turns(shape, of_turn, common, once)
+        kept_turns = np.unique(of_turn[chosen])
         sort_of = (
-            np.searchsorted(seen, common) * np.ones(len(sorts), dtype=np.int64)
-            if common in seen
+            np.searchsorted(kept_turns, common) * np.ones(len(sorts), dtype=np.int64)
+            if common in kept_turns
             else np.zeros(len(sorts), dtype=np.int64)
         )
-        sort_of[seen] = np.arange(len(seen))
+        sort_of[kept_turns] = np.arange(len(kept_turns))
         of_turn = sort_of[of_turn]
         usual = int(sort_of[common])
         place = np.full(shape.trips, -1, dtype=np.int64)
@@ -344,39 +345,39 @@ class _Cutter:
         picked, sort = {}, {}
         for k, events in scope.items():
             turn = self.kinds[k].turns[events, level]
-            known = of_turn[np.minimum(turn, shape.trips - 1)]
-            sort[k] = np.where(turn < shape.trips, known, usual)
+            known_sort = of_turn[np.minimum(turn, shape.trips - 1)]
+            sort[k] = np.where(turn < shape.trips, known_sort, usual)
         for k, events in once.items():
             turn = self.kinds[k].turns[events, level]
             pick = place[turn] >= 0
             picked[k] = (events[pick], place[turn[pick]], of_turn[turn[pick]])
         turns = (len(chosen), int(chosen[0]), self._run_turns(loop, shape))
         name = self._window_name(where, loop, turns)
-        self._add(name, level, scope, picked, sort, len(seen), turns)
+        self._add(name, level, scope, picked, sort, len(kept_turns), turns)
 
     def _window_name(self, where: str, loop: int, turns: tuple[int, int, int]) -> str:
         name = f"loop {loop}, {turns[0]} of {turns[2]} iterations"
         return f"{where}, {name}" if where else name
 
-    def _chosen(self, shape: _Shape, of_turn: Ints, common: int, once: Events) -> Ints:
+    def _choose_turns(self, shape: _Shape, of_turn: Ints, common: int, once: Events) -> Ints:
         """Return the iterations of a window, ascending."""
         budget = self.most_total
         if shape.trips <= self.turns and int(shape.total.sum()) <= budget:
             return np.arange(shape.trips)
-        wanted = [0] if self.turns > 1 or shape.trips == 1 else []
+        turns_wanted = [0] if self.turns > 1 or shape.trips == 1 else []
         usual = np.flatnonzero(of_turn == common)
         usual = usual[usual > 0] if (usual > 0).any() else np.arange(shape.trips)[1:]
         if self.turns > 1 and len(usual) and shape.total[[0, usual[0]]].sum() > budget:
-            wanted = []  # one turn only: one that is like the others
+            turns_wanted = []  # one turn only: one that is like the others
         # The first consecutive ones of the most frequent sort.
-        need = max(self.turns - len(wanted), 1)
+        need = max(self.turns - len(turns_wanted), 1)
         for a in range(len(usual) - need + 1):
             if usual[a + need - 1] - usual[a] == need - 1:
                 usual = usual[a:]
                 break
-        wanted += usual[:need].tolist()
+        turns_wanted += usual[:need].tolist()
         chosen: list[int] = []
-        for turn in wanted:
+        for turn in turns_wanted:
             if not chosen or int(shape.total[[*chosen, turn]].sum()) <= budget:
                 chosen.append(turn)
         # Calls that are in none of them.
@@ -427,7 +428,7 @@ class _Cutter:
             stands = of_turn == sort
             if sort == chosen[0]:
                 stands |= ~np.isin(of_turn, chosen)
-            here = {k: events[shape.turn[k] == turn] for k, events in once.items()}
+            iteration = {k: events[shape.turn[k] == turn] for k, events in once.items()}
             mine = {}
             for k, events in scope.items():
                 t = self.kinds[k].turns[events, level]
@@ -436,9 +437,9 @@ class _Cutter:
                         t < shape.trips, stands[np.minimum(t, shape.trips - 1)], sort == chosen[0]
                     )
                 ]
-                here.setdefault(k, np.zeros(0, dtype=np.int64))
+                iteration.setdefault(k, np.zeros(0, dtype=np.int64))
             name = f"loop {loop}, iteration {turn} of {self._run_turns(loop, shape)}"
-            self.body(level + 1, here, mine, f"{where}, {name}" if where else name)
+            self.body(level + 1, iteration, mine, f"{where}, {name}" if where else name)
 
 
 def _drop_empty(events: Events) -> Events:

@@ -75,8 +75,8 @@ def row_channels(trace: ScaledTrace, sends: Bools, receives: Bools) -> tuple[Int
     number = int(max(out.max(initial=-1), into.max(initial=-1))) + 1
     used, met = np.zeros(number + 1, dtype=bool), np.zeros(number + 1, dtype=bool)
     used[out], met[into] = True, True
-    told = (used & met)[np.maximum(out, into)] & (trace.tag >= 0)
-    blind = (sends | receives) & ~told
+    tags_tell = (used & met)[np.maximum(out, into)] & (trace.tag >= 0)
+    blind = (sends | receives) & ~tags_tell
     if not blind.any():
         return out, into, trace.tag
 
@@ -93,8 +93,8 @@ def row_channels(trace: ScaledTrace, sends: Bools, receives: Bools) -> tuple[Int
         pair = np.maximum(first, second)
         by_order &= np.isin(pair, pair[by_order & blind])
         out, into = by(np.where(by_order, -1, code))
-    made = _MADE_TAG + np.maximum(out, into) % _MADE_TAG
-    return out, into, np.where(blind | by_order, made, trace.tag)
+    made_tag = _MADE_TAG + np.maximum(out, into) % _MADE_TAG
+    return out, into, np.where(blind | by_order, made_tag, trace.tag)
 
 
 def _unequal(trace: ScaledTrace, out: Ints, into: Ints) -> Bools:

@@ -39,8 +39,8 @@ def most_events(trace: ScaledTrace) -> int:
     """Return how many calls the busiest rank makes; more than 2^62 count as that."""
     if not trace.rows:
         return 0
-    made = np.bincount(trace.rank, weights=trace.repeat.astype(np.float64))
-    return int(min(made.max(), 2.0**62))
+    calls_of_rank = np.bincount(trace.rank, weights=trace.repeat.astype(np.float64))
+    return int(min(calls_of_rank.max(), 2.0**62))
 
 
 def shorten_loops(
@@ -85,8 +85,8 @@ def _trips(loop: LoopRule, order: TraceOrder, mine: Ints) -> int:
     laws = [one.law for one in loop.trips]
     if loop.parent != 0 or loop.walk is not None or not laws or not len(mine):
         return 0
-    found = {constant_trips(law, order.n, order.grid) for law in laws}
-    return (found.pop() or 0) if len(found) == 1 else 0
+    constants = {constant_trips(law, order.n, order.grid) for law in laws}
+    return (constants.pop() or 0) if len(constants) == 1 else 0
 
 
 def _factors(loop: LoopRule, order: TraceOrder, item: Ints, slot: Ints) -> Ints | None:
@@ -97,14 +97,15 @@ def _factors(loop: LoopRule, order: TraceOrder, item: Ints, slot: Ints) -> Ints 
     inner = [one for one in order.loops or () if one.at[: len(loop.at)] == loop.at]
     if any(one.law and one.law.level == 0 for each in inner for one in each.trips):
         return None
-    found = {
+    factor_of = {
         (i, k): _factor(order.items[i], k)
         for i, k in np.unique(np.stack((item, slot)), axis=1).T.tolist()
     }
-    if None in found.values():
+    if None in factor_of.values():
         return None
     return np.array(
-        [found[place] for place in zip(item.tolist(), slot.tolist(), strict=True)], dtype=np.int64
+        [factor_of[place] for place in zip(item.tolist(), slot.tolist(), strict=True)],
+        dtype=np.int64,
     )
 
 
@@ -185,32 +186,34 @@ def sections_of(
         short = scaled if order is None else short
     rows = rows_of(scaled, short)
     if order is not None and order.loops is not None:
-        pieces, kinds, made = _in_order(rows, order, turns, most_steps, most_total, times)
+        pieces, kinds, assembled = _in_order(rows, order, turns, most_steps, most_total, times)
     else:
-        pieces, kinds, made = _by_phase(rows)
-    return tuple(_finish(scaled, rows.reason, pieces, made, ranks))
+        pieces, kinds, assembled = _by_phase(rows)
+    return tuple(_finish(scaled, rows.reason, pieces, assembled, ranks))
 
 
 def whole_run(scaled: ScaledTrace, order: TraceOrder) -> Section:
     """Return all events of a run as one section; order: order.json with its loops known."""
     rows, most = rows_of(scaled, scaled), int(scaled.repeat.sum()) + 1
     loops = frozenset(loop.loop for loop in order.loops or ())
-    pieces, _, made = _in_order(rows, order, most, most, most, {}, loops)
+    pieces, _, assembled = _in_order(rows, order, most, most, most, {}, loops)
     if len(pieces) != 1:
         raise P3SError(
             "the scaled trace has no calls to write, or others than its order of events; run "
             "p3s scale again"
         )
-    (section,) = _finish(scaled, rows.reason, pieces, made, None)
+    (section,) = _finish(scaled, rows.reason, pieces, assembled, None)
     steps = section.steps
     meets = steps.is_op(*SENDS, *RECEIVES, Op.COLLECTIVE, Op.ICOLLECTIVE)
     beyond = np.where(meets, steps.weight - 1.0, 0.0)
-    found = np.rint(np.bincount(steps.call, beyond, minlength=len(steps.calls)))
-    left = tuple(
-        LeftOut(steps.calls[c], REASON_TEXT[Reason.NO_PARTNER], float(found[c]), np.zeros(0, int))
-        for c in np.flatnonzero(found > 0).tolist()
+    unmatched = np.rint(np.bincount(steps.call, beyond, minlength=len(steps.calls)))
+    leftovers = tuple(
+        LeftOut(
+            steps.calls[c], REASON_TEXT[Reason.NO_PARTNER], float(unmatched[c]), np.zeros(0, int)
+        )
+        for c in np.flatnonzero(unmatched > 0).tolist()
     )
-    return replace(section, left_out=(*section.left_out, *left))
+    return replace(section, left_out=(*section.left_out, *leftovers))
 
 
 #: Pieces of a trace, its kinds of ranks, and the steps of the pieces.
@@ -253,8 +256,8 @@ def _in_order(
 
 def _by_phase(rows: Rows) -> _Cut:
     """Cut into phases; those whose calls meet only each other are one."""
-    found, trace = list(kinds_by_phase(rows)), rows.trace
-    kinds, events = [kind for kind, _ in found], [them for _, them in found]
+    kinds_with_events, trace = list(kinds_by_phase(rows)), rows.trace
+    kinds, events = [kind for kind, _ in kinds_with_events], [them for _, them in kinds_with_events]
 
     def pieces(together: frozenset[frozenset[int]]) -> list[Piece]:
         return by_phase(kinds, events, trace.repeat, trace.names, trace.weights, together)
@@ -282,24 +285,26 @@ def _settle_cuts(
     """
     while True:
         pieces = pieces_of(together)
-        made = [assemble(piece, kinds, rows, in_order=in_order) for piece in pieces]
-        more = {each for pair in _crossing(rows, made) for each in joins(*pair)} - together
+        assembled = [assemble(piece, kinds, rows, in_order=in_order) for piece in pieces]
+        more = {each for pair in _crossing(rows, assembled) for each in joins(*pair)} - together
         if not more:
-            return pieces, kinds, made
+            return pieces, kinds, assembled
         together |= more
 
 
-def _crossing(rows: Rows, made: Sequence[AssembledSteps]) -> list[tuple[int, int]]:
+def _crossing(rows: Rows, assembled: Sequence[AssembledSteps]) -> list[tuple[int, int]]:
     """Return rows that send and rows that would receive it, none of which has found a partner.
 
     One of each kind for every channel.
     """
-    lost = np.zeros(rows.trace.rows, dtype=bool)
-    for one in made:
-        lost |= (one.fate == Reason.NO_PARTNER) | (one.fate == Reason.NO_TAG)
-    for one in made:
-        lost &= one.fate != Reason.EXECUTED
-    sends, receives = (np.flatnonzero(lost & (channel >= 0)) for channel in (rows.out, rows.into))
+    is_unmatched = np.zeros(rows.trace.rows, dtype=bool)
+    for one in assembled:
+        is_unmatched |= (one.fate == Reason.NO_PARTNER) | (one.fate == Reason.NO_TAG)
+    for one in assembled:
+        is_unmatched &= one.fate != Reason.EXECUTED
+    sends, receives = (
+        np.flatnonzero(is_unmatched & (channel >= 0)) for channel in (rows.out, rows.into)
+    )
     out, first = np.unique(rows.out[sends], return_index=True)
     into, second = np.unique(rows.into[receives], return_index=True)
     _, a, b = np.intersect1d(out, into, return_indices=True)
@@ -310,14 +315,14 @@ def _finish(
     trace: ScaledTrace,
     reason: Ints,
     pieces: Sequence[Piece],
-    made: Sequence[AssembledSteps],
+    assembled: Sequence[AssembledSteps],
     ranks: Ints | None,
 ) -> list[Section]:
     """Make the weights of every row sum up to its repeat, and list what is left out."""
     assigned = np.zeros(trace.rows)
     fate = np.full(trace.rows, -1, dtype=np.int64)
     home = np.full(trace.rows, -1, dtype=np.int64)
-    for k, one in enumerate(made):
+    for k, one in enumerate(assembled):
         assigned += one.assigned
         # The reason of the first section that it belongs to; executed anywhere, it is.
         new = (one.fate >= 0) & ((fate < 0) | (one.fate == Reason.EXECUTED))
@@ -327,15 +332,15 @@ def _finish(
     fate[never] = np.where(reason[never] == Reason.EXECUTED, Reason.NOT_SEEN, reason[never])
     home[never] = 0
     factor = np.divide(trace.repeat, assigned, out=np.ones(trace.rows), where=assigned > 0)
-    lost = (fate > Reason.EXECUTED) & (trace.repeat > 0)
+    is_lost = (fate > Reason.EXECUTED) & (trace.repeat > 0)
     sections = []
-    for k, (piece, one) in enumerate(zip(pieces, made, strict=True)):
+    for k, (piece, one) in enumerate(zip(pieces, assembled, strict=True)):
         steps = one.steps
         if (factor != 1.0).any():
             steps = replace(steps, weight=steps.weight * np.append(factor, 1.0)[steps.row])
         steps, moved = unstuck(steps)
         notes = (f"{piece.name}: {moved_earlier(moved)}",) if moved else ()
-        left = _left_out(trace, np.flatnonzero(lost & (home == k)), fate)
+        leftovers = _left_out(trace, np.flatnonzero(is_lost & (home == k)), fate)
         if ranks is not None:
             steps = of_ranks(steps, ranks)
         sections.append(
@@ -347,7 +352,7 @@ def _finish(
                 piece.first_turn,
                 piece.run_turns,
                 piece.entries,
-                left,
+                leftovers,
                 notes,
                 moved,
             )
@@ -358,12 +363,14 @@ def _finish(
 def _left_out(trace: ScaledTrace, rows: Ints, fate: Ints) -> tuple[LeftOut, ...]:
     if not len(rows):
         return ()
-    what, which = np.unique(np.stack((trace.op[rows], fate[rows])), axis=1, return_inverse=True)
-    which = which.reshape(-1)
-    found = []
-    for k, (op, why) in enumerate(what.T.tolist()):
-        mine = rows[which == k]
-        found.append(
+    reasons_found, reason_of_row = np.unique(
+        np.stack((trace.op[rows], fate[rows])), axis=1, return_inverse=True
+    )
+    reason_of_row = reason_of_row.reshape(-1)
+    leftovers = []
+    for k, (op, why) in enumerate(reasons_found.T.tolist()):
+        mine = rows[reason_of_row == k]
+        leftovers.append(
             LeftOut(trace.ops[op], REASON_TEXT[Reason(why)], float(trace.repeat[mine].sum()), mine)
         )
-    return tuple(found)
+    return tuple(leftovers)

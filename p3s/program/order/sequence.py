@@ -72,12 +72,12 @@ def sample_of(rows: Rows, kind: Kind) -> Sample:
 
 def with_preferences(kinds: Sequence[Kind], rows: Rows) -> tuple[list[Kind], Rows]:
     """Find out which completions complete sends only, or receives only (see completions)."""
-    found = preferences([sample_of(rows, kind) for kind in kinds])
-    if not found:
+    preferred = preferences([sample_of(rows, kind) for kind in kinds])
+    if not preferred:
         return list(kinds), rows
     prefer = np.zeros(len(rows.op), dtype=np.int64)
-    for slot, what in found.items():
-        prefer[(rows.trace.slot == slot) & (rows.wants > 0)] = what
+    for slot, preference in preferred.items():
+        prefer[(rows.trace.slot == slot) & (rows.wants > 0)] = preference
     return [
         replace(
             kind,
@@ -127,15 +127,15 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
         )
     head = scaled_head(scaled)
     try:
-        known, wanted = known_tables(head), dict.fromkeys((*UNFOLDED, "bytes"), int)
-        whole = (read_table(part, wanted, known) for part in parts_of(scaled, head))
+        facts, types = known_tables(head), dict.fromkeys((*UNFOLDED, "bytes"), int)
+        whole = (read_table(part, types, facts) for part in parts_of(scaled, head))
         table = pa.concat_tables([t.filter(pc.equal(t["rank"], rank)) for t in whole])
     except (pa.ArrowException, OSError, ValueError) as err:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{scaled}: damaged ({why}); run p3s scale again") from err
     if not len(table):
         raise P3SError(f"{scaled}: holds no rows of rank {rank}")
-    columns = {name: numbers(table.column(name)).astype(np.int64) for name in wanted}
+    columns = {name: numbers(table.column(name)).astype(np.int64) for name in types}
     unfolder, item = unfolder_of(order, {name: columns[name] for name in UNFOLDED})
     return [
         (order.items[item[k]].op, int(columns["peer"][k]), int(columns["bytes"][k]))
@@ -149,10 +149,10 @@ def kinds_in_order(rows: Rows, order: TraceOrder) -> Iterator[Kind]:
     written = np.lexsort((trace.place, trace.rank))  # as the rows stand in the files
     unfolder, item = unfolder_of(order, {name: getattr(trace, name)[written] for name in UNFOLDED})
     rank = trace.rank[written]
-    levels = max((len(it.loops or ()) for it in items), default=0)
+    levels = max((len(item.loops or ()) for item in items), default=0)
     paths = np.full((len(items), levels), -1, dtype=np.int64)
-    for k, it in enumerate(items):
-        paths[k, : len(it.loops or ())] = it.loops or ()
+    for k, ordered in enumerate(items):
+        paths[k, : len(ordered.loops or ())] = ordered.loops or ()
     for ranks, first, local, turns in unfolder.kinds():
         a = int(first[0])
         b = int(np.searchsorted(rank, ranks[0], side="right"))
@@ -161,8 +161,8 @@ def kinds_in_order(rows: Rows, order: TraceOrder) -> Iterator[Kind]:
         row = (written[a:b] - a)[local]
         wide = np.full((len(row), levels), -1, dtype=np.int64)
         wide[:, : turns.shape[1]] = turns[:, :levels]
-        for some in _alike(rows, first, b - a):
-            yield _kind(rows, ranks[some], first[some], b - a, row, wide, path, [len(row)])
+        for group in _alike(rows, first, b - a):
+            yield _kind(rows, ranks[group], first[group], b - a, row, wide, path, [len(row)])
 
 
 def kinds_by_phase(rows: Rows) -> Iterator[tuple[Kind, dict[int, Ints]]]:
@@ -196,7 +196,7 @@ def kinds_by_phase(rows: Rows) -> Iterator[tuple[Kind, dict[int, Ints]]]:
             at += len(mine)
             ends.append(at)
         row = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
-        nothing = np.full((max(b - a, len(row)), 0), -1, dtype=np.int64)
+        no_turns = np.full((max(b - a, len(row)), 0), -1, dtype=np.int64)
         yield (
             _kind(
                 rows,
@@ -204,8 +204,8 @@ def kinds_by_phase(rows: Rows) -> Iterator[tuple[Kind, dict[int, Ints]]]:
                 first[them],
                 b - a,
                 row,
-                nothing[: len(row)],
-                nothing[: b - a],
+                no_turns[: len(row)],
+                no_turns[: b - a],
                 ends,
             ),
             events,
@@ -216,9 +216,9 @@ def _early(posts: Ints, wants: Ints, queue: Ints) -> Bools:
     """Return which completions come before anything is outstanding in their queue."""
     early = np.zeros(len(posts), dtype=bool)
     for each in np.unique(queue).tolist():
-        own = np.flatnonzero(queue == each)
-        begin, end = first_in_first_out(posts[own], wants[own])
-        early[own] = (wants[own] > 0) & (begin == end)
+        of_queue = np.flatnonzero(queue == each)
+        begin, end = first_in_first_out(posts[of_queue], wants[of_queue])
+        early[of_queue] = (wants[of_queue] > 0) & (begin == end)
     return early
 
 
@@ -227,9 +227,9 @@ def _alike(rows: Rows, first: Ints, each: int) -> list[Ints]:
     wants = rows.wants[first[:, None] + np.arange(each)]
     if (wants == wants[0]).all():
         return [np.arange(len(first))]
-    _, which = np.unique(wants, axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    return [np.flatnonzero(which == k) for k in range(int(which.max()) + 1)]
+    _, group_of_rank = np.unique(wants, axis=0, return_inverse=True)
+    group_of_rank = group_of_rank.reshape(-1)
+    return [np.flatnonzero(group_of_rank == k) for k in range(int(group_of_rank.max()) + 1)]
 
 
 def _kind(
@@ -250,12 +250,12 @@ def _kind(
     begin, end = np.zeros(len(row), dtype=np.int64), np.zeros(len(row), dtype=np.int64)
     wants, posted = wants.copy(), [np.zeros(0, dtype=np.int64)]
     for each in np.unique(queue).tolist():
-        own = queue == each
+        of_queue = queue == each
         first_request, a = sum(map(len, posted)), 0
-        posted.append(np.flatnonzero((posts > 0) & own))
+        posted.append(np.flatnonzero((posts > 0) & of_queue))
         for b in ends:
-            at = a + np.flatnonzero(own[a:b])
-            before = first_request + int(posts[:a][own[:a]].sum())
+            at = a + np.flatnonzero(of_queue[a:b])
+            before = first_request + int(posts[:a][of_queue[:a]].sum())
             wants[at] = count_completions(posts[at], wants[at], rows.many[mine][row[at]])
             x, y = first_in_first_out(posts[at], wants[at])
             begin[at], end[at] = x + before, y + before
@@ -266,5 +266,7 @@ def _kind(
     behind[behind] = half[by_queue[behind] - 1] > 0
     halves[behind] = by_queue[behind] - 1
     op = rows.op[mine][row]
-    some = bool(np.isin(op, [int(Op.WAITANY), int(Op.WAITSOME)]).any())
-    return Kind(ranks, first, number, row, turns, path, begin, end, by_queue, halves, wants, some)
+    completes_some = bool(np.isin(op, [int(Op.WAITANY), int(Op.WAITSOME)]).any())
+    return Kind(
+        ranks, first, number, row, turns, path, begin, end, by_queue, halves, wants, completes_some
+    )

@@ -109,12 +109,12 @@ class _Execution:
             stuck = [i for i in range(len(self.ranks)) if self.at[i] < self.start[i + 1]]
             if not stuck:
                 return list(self.before.items())
-            found = self._needed(stuck)
-            if found is None or len(self.before) >= _MOST:
+            send = self._send_to_move(stuck)
+            if send is None or len(self.before) >= _MOST:
                 return []
-            rank = self.rank[found]
-            self.before[found] = self.at[rank]
-            self._send(found, ready)
+            rank = self.rank[send]
+            self.before[send] = self.at[rank]
+            self._send(send, ready)
 
     def _send(self, step: int, ready: deque[int]) -> None:
         self.sent[step] = True
@@ -165,13 +165,13 @@ class _Execution:
             return missing
         return missing if len(listed) - len(missing) < self.number[step] else []
 
-    def _needed(self, stuck: list[int]) -> int | None:
+    def _send_to_move(self, stuck: list[int]) -> int | None:
         """Return the send that is moved: of those in the circle the one closest to its turn."""
-        seen: dict[int, int] = {}
+        index: dict[int, int] = {}
         path: list[tuple[int, int]] = []  # (rank, send or -1)
         i = stuck[0]
-        while i not in seen:
-            seen[i] = len(path)
+        while i not in index:
+            index[i] = len(path)
             missing = self._missing(self.at[i])
             sends = [one for one in missing if one >= 0 and self.op[one] != Op.SENDRECV]
             if sends:
@@ -186,8 +186,8 @@ class _Execution:
                 return None
             path.append((i, -1))
             i = others[0]
-        found = [send for _, send in path[seen[i] :] if send >= 0]
-        return min(found, key=lambda s: s - self.at[self.rank[s]]) if found else None
+        circle = [send for _, send in path[index[i] :] if send >= 0]
+        return min(circle, key=lambda s: s - self.at[self.rank[s]]) if circle else None
 
     def _absent(self, step: int) -> list[int]:
         key = self.instance[step]

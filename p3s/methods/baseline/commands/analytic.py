@@ -41,18 +41,22 @@ def analytic(
 
     runs = read_table(source)
     node = Node(Machine.load(machine or source / "machine.json"))
-    model, known = fit_model(runs, node, cpi), runs.columns["workload"]
-    workload = float(known.max()) if given is None else given
+    model, loads = fit_model(runs, node, cpi), runs.columns["workload"]
+    workload = float(loads.max()) if given is None else given
     t = by_rule(threads, "--threads") if threads else sorted({*runs.columns["threads"]})
     k = [n - 1 for n in by_rule(counts) if n > 1] if counts else []
     pairs = np.array([(x, y) for x in k for y in t], dtype=float).reshape(-1, 2).T
-    asked = derive_features(np.full(pairs.shape[1], workload), *pairs)
-    at = {name: np.append(runs.columns[name], asked[name]) for name in asked}
-    told = {name: at[name] for name in ("workload", "workers", "threads")} | model.terms(node, at)
-    told["measured"] = np.append(runs.y, np.full(pairs.shape[1], np.nan))
-    rows = np.stack([*told.values()], axis=1).tolist()
+    grid = derive_features(np.full(pairs.shape[1], workload), *pairs)
+    at = {name: np.append(runs.columns[name], grid[name]) for name in grid}
+    columns = {name: at[name] for name in ("workload", "workers", "threads")} | model.terms(
+        node, at
+    )
+    columns["measured"] = np.append(runs.y, np.full(pairs.shape[1], np.nan))
+    rows = np.stack([*columns.values()], axis=1).tolist()
     if json_:
-        named = [dict(zip(told, [None if x != x else x for x in row], strict=True)) for row in rows]
+        named = [
+            dict(zip(columns, [None if x != x else x for x in row], strict=True)) for row in rows
+        ]
         emit_json({**header("analytic"), **to_data(model), "rows": named})
     else:
         out(f"CPI_ideal {model.cpi:.4g}")
@@ -62,21 +66,21 @@ def analytic(
             sure = f"{factor.value:.3g} ± {factor.half_width:.2g} {factor.doubt}"
             out(f"overlap of {name}: {sure}".rstrip())
         out(held_out(runs, node, model.cpi))
-        out("\n" + table([_cells(row) for row in rows], [*told, "error"], left=0))
+        out("\n" + table([_cells(row) for row in rows], [*columns, "error"], left=0))
     if "dtlb-misses" not in model.laws:
         say("note: no dtlb-misses were counted, so eq. 3.3 lacks their term; trace with --counters")
-    missed = float(np.median(np.abs(told["iteration"][: len(runs)] / runs.y - 1)))
-    away = float(np.min(np.abs(known - workload) / known))
+    missed = float(np.median(np.abs(columns["iteration"][: len(runs)] / runs.y - 1)))
+    away = float(np.min(np.abs(loads - workload) / loads))
     doubts = {"the median run is missed by": missed, "all workloads of runs are off by": away}
-    for what, off in doubts.items():
+    for text, off in doubts.items():
         if off > _TRUSTED:
-            say(f"low confidence: {what} {percent(off)} (limit 15 %)")
+            say(f"low confidence: {text} {percent(off)} (limit 15 %)")
     return 3 if max(doubts.values()) > _TRUSTED else 0
 
 
 def _cells(row: list[float]) -> list[str]:
     """Return the cells of a configuration, its times and the error of the last but one."""
-    *told, measured = row
-    cells = [*(f"{x:g}" for x in told[:3]), *map(seconds, told[3:])]
-    error = f"{100 * (told[-1] / measured - 1):+.1f} %"
+    *values, measured = row
+    cells = [*(f"{x:g}" for x in values[:3]), *map(seconds, values[3:])]
+    error = f"{100 * (values[-1] / measured - 1):+.1f} %"
     return [*cells, seconds(measured), error] if measured == measured else [*cells, "", ""]

@@ -129,13 +129,13 @@ def fit(
         raise UsageError("--expression and the options after it are for --family tree")
     output = output or Path("baseline.json")
     check_output(output, "baseline.json", "fitted baseline", BASELINE.read)
-    made = _fit_times(read(times, processes), family, weights, least, most, reduce, where, hold)
-    made.save(output)
+    baseline = _fit_times(read(times, processes), family, weights, least, most, reduce, where, hold)
+    baseline.save(output)
     if json_:
-        emit_json(made.as_file())
+        emit_json(baseline.as_file())
     else:
-        out(text.show(made))
-    say(f"next: p3s baseline predict {quote_word(output)} -n {8 * max(made.counts)}")
+        out(text.show(baseline))
+    say(f"next: p3s baseline predict {quote_word(output)} -n {8 * max(baseline.counts)}")
     return 0
 
 
@@ -178,31 +178,33 @@ def predict(
     from p3s.methods.baseline.read import read
     from p3s.methods.baseline.trees.store import TREE
 
-    wanted = by_rule(counts)
+    wanted_counts = by_rule(counts)
     schema = schema_of(file)
     if schema == TREE.schema:
-        return trees.predict_tree(TREE.read(file), wanted, numbers(given or []), affinity, json_)
+        return trees.predict_tree(
+            TREE.read(file), wanted_counts, numbers(given or []), affinity, json_
+        )
     if family == "tree":
         raise UsageError(
             f"--family tree: {one_line(str(file))} holds no tree; fit one first: p3s baseline fit "
             f"{quote_word(file)} --family tree"
         )
-    made = (
+    baseline = (
         BASELINE.read(file)
         if schema == BASELINE.schema
         else _fit_times(read(file, processes), family, weights, least, most, reduce, where, hold)
     )
     inputs = numbers(given or [])
-    said = made.say(wanted, inputs)
+    estimates = baseline.say(wanted_counts, inputs)
     compared = None
     if against is not None:
         runs = pairs(where or []) | {name: f"{value:g}" for name, value in inputs.items()}
-        compared = text.compare_counts(said, read(against, processes), runs)
+        compared = text.compare_counts(estimates, read(against, processes), runs)
     if json_:
-        emit_json(text.as_json(made, said, compared))
+        emit_json(text.as_json(baseline, estimates, compared))
     else:
-        out(text.render_baseline(made, said, compared))
-    ratio = max(each.ratio for each in said)
+        out(text.render_baseline(baseline, estimates, compared))
+    ratio = max(each.ratio for each in estimates)
     if ratio <= TESTED_RATIO:
         return 0
     say(
@@ -247,15 +249,15 @@ def run(
 
     words = launcher_words(ctx)
     check_template(words)
-    wanted = [n for n in by_rule(counts) if n >= least]
+    counts_asked = [n for n in by_rule(counts) if n >= least]
     extents = parse_dims(dims, words)
-    if not wanted:
+    if not counts_asked:
         raise UsageError(f"-n {counts}: no count of at least {least}")
     check_output(output, "times.json")
-    with progress(len(wanted) * repeats) as bar:
+    with progress(len(counts_asked) * repeats) as bar:
         times = collect(
             words,
-            wanted,
+            counts_asked,
             repeats,
             output,
             timeout_s=timeout,

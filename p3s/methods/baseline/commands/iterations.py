@@ -54,26 +54,26 @@ def iterations(
     from p3s.methods.baseline.read import as_json, write
 
     check_output(output, "times.csv")
-    found = time_iterations(tables, statistic, skip=skip, computed=computed)
-    write(output, found.times)
+    timed = time_iterations(tables, statistic, skip=skip, computed=computed)
+    write(output, timed.times)
     if json_:
-        emit_json(as_json(found.times))
+        emit_json(as_json(timed.times))
     else:
-        out(_render_imbalance(found))
+        out(_render_imbalance(timed))
     say(f"next: p3s baseline fit {quote_word(output)} --family tree --workers n-1 --validate 3")
-    if not found.doubtful:
+    if not timed.doubtful:
         return 0
-    counted = Counter(code for _, checked in found.doubtful for code in checked.codes)
+    counted = Counter(code for _, checked in timed.doubtful for code in checked.codes)
     codes = ", ".join(f"{code} {count}" for code, count in counted.most_common())
-    say(f"p3s: {len(found.doubtful)} of {plural(len(found.runs), 'run')} doubtful: {codes}")
+    say(f"p3s: {len(timed.doubtful)} of {plural(len(timed.runs), 'run')} doubtful: {codes}")
     return 3
 
 
-def _render_imbalance(found: IterationTimes) -> str:
+def _render_imbalance(timed: IterationTimes) -> str:
     """Return how many runs there are, and those that are least balanced as a table."""
-    even = len(found.runs) - len(found.doubtful)
-    text = f"{plural(len(found.runs), 'run')}, {even} balanced and stable"
-    if not found.doubtful:
+    even = len(timed.runs) - len(timed.doubtful)
+    text = f"{plural(len(timed.runs), 'run')}, {even} balanced and stable"
+    if not timed.doubtful:
         return text
     rows = [
         [
@@ -86,9 +86,9 @@ def _render_imbalance(found: IterationTimes) -> str:
             percent(checked.iteration_variation),
             ", ".join(checked.codes),
         ]
-        for run, checked in found.doubtful[:_SHOWN]
+        for run, checked in timed.doubtful[:_SHOWN]
     ]
     head = ["workload", "workers", "threads", "iteration", "slowest over mean"]
     head += ["messages vary", "iterations vary", "doubts"]
-    more = len(found.doubtful) - len(rows)
+    more = len(timed.doubtful) - len(rows)
     return "\n".join([text, "", table(rows, head), *([f"and {more} more"] if more else [])])

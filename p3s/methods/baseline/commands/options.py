@@ -11,26 +11,26 @@ from p3s.cli.declared import option
 
 def pairs(words: list[str]) -> dict[str, str]:
     """Return names with their values; UsageError for a word that is no pair."""
-    found = {}
+    values = {}
     for word in words:
         name, equal, value = word.partition("=")
         if not equal or not name:
             raise UsageError(f"{word}: write NAME=VALUE")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def numbers(words: list[str]) -> dict[str, float]:
     """Return names with numbers; UsageError for a value that is none."""
-    found = {}
+    values = {}
     for name, text in pairs(words).items():
         try:
-            found[name] = float(text)
+            values[name] = float(text)
         except ValueError as error:
             raise UsageError(f"--input {name}={text}: is no number") from error
-        if not isfinite(found[name]):
+        if not isfinite(values[name]):
             raise UsageError(f"--input {name}={text}: is no number")
-    return found
+    return values
 
 
 EXPRESSION = option(
@@ -80,12 +80,12 @@ def by_rule(text: str, option: str = "-n") -> list[int]:
 
     Several rules may be joined by commas. Errors: UsageError for anything else.
     """
-    found: set[int] = set()
+    counts: set[int] = set()
     for word in text.split(","):
-        found.update(_one(word.strip(), f"{option} {text}", option))
-    if max(found) > _LARGEST:
-        raise UsageError(f"{option} {text}: {max(found)} is more than {_LARGEST:,}, the maximum")
-    return sorted(found)
+        counts.update(_one(word.strip(), f"{option} {text}", option))
+    if max(counts) > _LARGEST:
+        raise UsageError(f"{option} {text}: {max(counts)} is more than {_LARGEST:,}, the maximum")
+    return sorted(counts)
 
 
 def _one(word: str, whole: str, option: str) -> list[int]:

@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from p3s.methods.baseline.times import Times
 
 
-def show(made: Baseline) -> str:
+def show(base: Baseline) -> str:
     from p3s.laws.statistics import relative_error
     from p3s.methods.baseline.families import Data, text_of
     from p3s.methods.baseline.times import spread
 
-    lines = [f"{made.fitted.family}: {text_of(made.fitted)} s ({made.choice.why})"]
-    lines += _about(made)
+    lines = [f"{base.fitted.family}: {text_of(base.fitted)} s ({base.choice.why})"]
+    lines += _about(base)
     rows = []
-    for trial in sorted(made.trials, key=lambda t: t.missed):
+    for trial in sorted(base.trials, key=lambda t: t.missed):
         each = ", ".join(f"{100 * error:+.1f} %" for error in trial.signed) or one_line(
             trial.why_not
         )
         error = percent(trial.missed) if trial.signed else "-"
         rows.append([trial.family, error, str(trial.n_params or "-"), each])
     if rows:
-        held = ", ".join(map(str, made.choice.held))
-        lines += ["", table(rows, ["form", f"error at {held}", "numbers", "single errors"])]
+        held_counts = ", ".join(map(str, base.choice.held))
+        lines += ["", table(rows, ["form", f"error at {held_counts}", "numbers", "single errors"])]
     rows = []
-    data = Data.of(made.points, made.inputs)
-    told = made.fitted.predict(data.n, data.inputs)
-    for point, value in zip(made.points, told.tolist(), strict=True):
+    data = Data.of(base.points, base.inputs)
+    fits = base.fitted.predict(data.n, data.inputs)
+    for point, value in zip(base.points, fits.tolist(), strict=True):
         rows.append(
             [
                 f"{point.n:,}",
@@ -44,31 +44,31 @@ def show(made: Baseline) -> str:
                 f"{100 * relative_error(value, point.seconds):+.1f} %",
             ]
         )
-    head = ["n", *made.inputs, f"{made.reduction}, s", "runs", "spread", "fitted, s", "error"]
+    head = ["n", *base.inputs, f"{base.reduction}, s", "runs", "spread", "fitted, s", "error"]
     return "\n".join([*lines, "", table(rows, head, left=0)])
 
 
-def _about(made: Baseline) -> list[str]:
+def _about(baseline: Baseline) -> list[str]:
     lines = []
-    if made.fitted.family in ("three-term", "barnes-2") and not made.inputs:
-        turn = made.turnover
+    if baseline.fitted.family in ("three-term", "barnes-2") and not baseline.inputs:
+        turn = baseline.turnover
         lines.append(
             "no turnover: the time never rises"
             if turn is None
-            else f"turnover: shortest at {turn:,.4g} processes, {made.ratio(1) * turn:.3g} "
+            else f"turnover: shortest at {turn:,.4g} processes, {baseline.ratio(1) * turn:.3g} "
             "times the largest run"
         )
-    return [*lines, *(f"note: {note}" for note in made.notes)]
+    return [*lines, *(f"note: {note}" for note in baseline.notes)]
 
 
 def render_baseline(
-    made: Baseline, said: list[BaselineEstimate], compared: dict[str, Any] | None
+    baseline: Baseline, estimates: list[BaselineEstimate], compared: dict[str, Any] | None
 ) -> str:
     from p3s.methods.baseline.agreement import join
 
     errors = {row["n"]: row for row in (compared or {}).get("targets", ())}
     rows = []
-    for each in said:
+    for each in estimates:
         sure = "-" if each.low is None else ends(each.low, each.high, ".4g")
         row = [f"{each.n:,}", f"{each.seconds:.4g}", sure, f"{each.ratio:.3g}"]
         if compared is not None:
@@ -81,10 +81,12 @@ def render_baseline(
         rows.append(row)
     head = ["n", "seconds", "interval", "times the largest run"]
     head += ["least run, s", "error"] if compared is not None else []
-    others = f"; interval: 90 %, and {', '.join(made.choice.alike)}" if made.choice.alike else ""
+    others = (
+        f"; interval: 90 %, and {', '.join(baseline.choice.alike)}" if baseline.choice.alike else ""
+    )
     lines = [
-        f"{made.fitted.family}, fitted at {join(made.counts)} processes{others}",
-        *_about(made),
+        f"{baseline.fitted.family}, fitted at {join(baseline.counts)} processes{others}",
+        *_about(baseline),
         "",
         table(rows, head, left=0),
     ]
@@ -97,15 +99,15 @@ def render_baseline(
 
 
 def compare_counts(
-    said: list[BaselineEstimate], times: Times, where: dict[str, str]
+    estimates: list[BaselineEstimate], times: Times, where: dict[str, str]
 ) -> dict[str, Any]:
     """Return the errors at all asked counts; counts without a run say why."""
     from p3s.laws.statistics import scores
     from p3s.methods.baseline.times import TOTAL, by_target, select_runs
 
     named = {name for run in times.runs for name, _ in (*run.inputs, *run.labels)}
-    wanted = {name: value for name, value in where.items() if name in named}
-    mine = [run for run in select_runs(times.runs, wanted) if run.component == TOTAL]
+    filters = {name: value for name, value in where.items() if name in named}
+    mine = [run for run in select_runs(times.runs, filters) if run.component == TOTAL]
     if len({(run.labels, run.inputs) for run in mine}) > 1:
         raise P3SError("--against: run times of several kinds; choose one with --where NAME=VALUE")
     runs: dict[int, list[float]] = {}
@@ -115,8 +117,8 @@ def compare_counts(
             runs.setdefault(run.n, []).append(run.seconds)
         else:
             why[run.n] = run.why
-    errors = by_target({each.n: each.seconds for each in said}, runs)
-    found = scores(errors[each.n] for each in said)
+    errors = by_target({each.n: each.seconds for each in estimates}, runs)
+    errors_summary = scores(errors[each.n] for each in estimates)
     return {
         "targets": [
             {
@@ -125,26 +127,26 @@ def compare_counts(
                 "error": errors[each.n],
                 "why": "" if each.n in runs else why.get(each.n, "not run"),
             }
-            for each in said
+            for each in estimates
         ],
-        "median": found.median if found.count else None,
-        "mean": found.mean if found.count else None,
-        "largest": found.largest if found.count else None,
+        "median": errors_summary.median if errors_summary.count else None,
+        "mean": errors_summary.mean if errors_summary.count else None,
+        "largest": errors_summary.largest if errors_summary.count else None,
     }
 
 
 def as_json(
-    made: Baseline, said: list[BaselineEstimate], compared: dict[str, Any] | None
+    baseline: Baseline, estimates: list[BaselineEstimate], compared: dict[str, Any] | None
 ) -> dict[str, Any]:
     from p3s.methods.baseline.model import TESTED_RATIO
 
     return {
         "schema": "p3s.baseline_prediction",
         "schema_version": 1,
-        "family": made.fitted.family,
-        "parameters": made.fitted.parameters,
-        "fitted_counts": made.counts,
-        "turnover": made.turnover,
+        "family": baseline.fitted.family,
+        "parameters": baseline.fitted.parameters,
+        "fitted_counts": baseline.counts,
+        "turnover": baseline.turnover,
         "counts": [
             {
                 "n": each.n,
@@ -153,10 +155,10 @@ def as_json(
                 "high_s": each.high,
                 "ratio": each.ratio,
             }
-            for each in said
+            for each in estimates
         ],
-        "low_confidence": max(each.ratio for each in said) > TESTED_RATIO,
-        "notes": list(made.notes),
+        "low_confidence": max(each.ratio for each in estimates) > TESTED_RATIO,
+        "notes": list(baseline.notes),
         "compared": compared,
     }
 

@@ -109,8 +109,8 @@ def _render_tree(stored: StoredTree) -> str:
     if dropped:
         lines.append(f"note: not told apart in some leaves, so 0 there: {', '.join(dropped)}")
     lines += [f"note: {note}" for note in stored.notes]
-    found = sorted(shares(tree).items(), key=lambda each: -each[1])
-    rows = [[name, percent(share)] for name, share in found if share]
+    split_shares = sorted(shares(tree).items(), key=lambda each: -each[1])
+    rows = [[name, percent(share)] for name, share in split_shares if share]
     return "\n".join([*lines, *(["", table(rows, ["splits on", "of splits"])] if rows else [])])
 
 
@@ -124,7 +124,7 @@ def _own_error(tree: Tree) -> float:
 
 
 def predict_tree(
-    stored: StoredTree, counts: list[int], given: dict[str, float], affinity: str, json_: bool
+    stored: StoredTree, counts: list[int], inputs: dict[str, float], affinity: str, json_: bool
 ) -> int:
     """Say what a tree tells of process counts; exit code 3 outside the runs it was grown from."""
     import numpy as np
@@ -132,13 +132,13 @@ def predict_tree(
     from p3s.methods.baseline.trees.choose import choose
     from p3s.methods.baseline.trees.evaluate import Evaluator
 
-    threads = given.pop("threads", 1.0 if stored.threads == (1.0,) else None)
+    threads = inputs.pop("threads", 1.0 if stored.threads == (1.0,) else None)
     if threads is None:
         raise UsageError("the tree depends on threads; give their number: --input threads=4")
-    workload = _workload(given, stored)
+    workload = _workload(inputs, stored)
     pairs_ = np.array([(float(_workers(stored, n)), threads) for n in counts])
-    columns = stored.columns(workload, pairs_, given, affinity)
-    said = choose(Evaluator.of(stored.tree), columns, top=None)
+    columns = stored.columns(workload, pairs_, inputs, affinity)
+    estimates = choose(Evaluator.of(stored.tree), columns, top=None)
     if json_:
         rows = [
             {
@@ -149,7 +149,7 @@ def predict_tree(
                 "leaf": each.leaf,
                 **each.doubts,
             }
-            for n, each in zip(counts, said, strict=True)
+            for n, each in zip(counts, estimates, strict=True)
         ]
         emit_json(
             {**header("tree_prediction"), "target": stored.tree.target, "configurations": rows}
@@ -157,10 +157,10 @@ def predict_tree(
     else:
         cells = [
             [str(n), str(each.threads), seconds(each.value), _flags(each)]
-            for n, each in zip(counts, said, strict=True)
+            for n, each in zip(counts, estimates, strict=True)
         ]
         out(table(cells, ["n", "threads", stored.tree.target, "note"], words_last=True))
-    return _outside(any(each.extrapolated for each in said))
+    return _outside(any(each.extrapolated for each in estimates))
 
 
 def _outside(extrapolated: bool) -> int:
@@ -176,10 +176,10 @@ def _workers(stored: StoredTree, n: int) -> int:
     return n - stored.others
 
 
-def _workload(given: dict[str, float], stored: StoredTree) -> float:
+def _workload(inputs: dict[str, float], stored: StoredTree) -> float:
     for name in ("workload", "W"):
-        if name in given:
-            return given.pop(name)
+        if name in inputs:
+            return inputs.pop(name)
     if len(stored.tree.workloads) == 1:
         return float(stored.tree.workloads[0])
     raise UsageError("the tree depends on the workload; give it: --input workload=2000")
@@ -218,45 +218,45 @@ def check(
     from p3s.methods.baseline.trees.store import TREE
 
     reading = Reading(workload=workload, where=pairs(where or []), reduction=reduce)
-    found = check_tree(TREE.read(file), read(times, processes), reading)
+    result = check_tree(TREE.read(file), read(times, processes), reading)
     if json_:
-        emit_json(_report_json(found))
+        emit_json(_report_json(result))
     else:
-        parts = [_groups(found.groups), _verdict(found.verdict), _best(found.best)]
-        out("\n\n".join(part for part in [*parts, *map(_region, found.regions)] if part))
-    if found.verdict is None:
+        parts = [_groups(result.groups), _verdict(result.verdict), _best(result.best)]
+        out("\n\n".join(part for part in [*parts, *map(_region, result.regions)] if part))
+    if result.verdict is None:
         say("nothing validates the tree: all workloads are those it was grown from")
         return 3
-    return 0 if found.verdict.passed else 3
+    return 0 if result.verdict.passed else 3
 
 
-def _report_json(found: Report) -> dict[str, Any]:
+def _report_json(tree_report: Report) -> dict[str, Any]:
     from p3s.base.serialise import to_data
     from p3s.methods.baseline.trees.diagnostics import kinds
 
-    verdict = found.verdict
+    verdict = tree_report.verdict
     return {
         **header("tree_check"),
-        "groups": to_data(found.groups),
+        "groups": to_data(tree_report.groups),
         "verdict": None if verdict is None else to_data(verdict) | {"passed": verdict.passed},
-        "best": [to_data(b) | {"regret": b.regret, "kind": b.kind} for b in found.best],
-        "kinds": kinds(found.best),
-        "shares": to_data(found.shares),
-        "regions": to_data(found.regions),
+        "best": [to_data(b) | {"regret": b.regret, "kind": b.kind} for b in tree_report.best],
+        "kinds": kinds(tree_report.best),
+        "shares": to_data(tree_report.shares),
+        "regions": to_data(tree_report.regions),
     }
 
 
-def _region(found: Region) -> str:
-    if not found.workloads:
+def _region(region: Region) -> str:
+    if not region.workloads:
         return ""
     return (
-        f"measure next: workload {join_words([f'{w:g}' for w in found.workloads])} in all "
-        f"configurations; at {ends(found.low, found.high, 'g')} a quarter of the errors is above "
-        f"{percent(found.box.third)}"
+        f"measure next: workload {join_words([f'{w:g}' for w in region.workloads])} in all "
+        f"configurations; at {ends(region.low, region.high, 'g')} a quarter of the errors is above "
+        f"{percent(region.box.third)}"
     )
 
 
-def _groups(found: Sequence[Group]) -> str:
+def _groups(group_list: Sequence[Group]) -> str:
     rows = [
         [
             g.variable,
@@ -266,7 +266,7 @@ def _groups(found: Sequence[Group]) -> str:
             str(g.box.outliers),
             "" if g.alike else f"{figures(g.times)} times the others: more runs here",
         ]
-        for g in found
+        for g in group_list
     ]
     head = ["variable", "values", "runs", "quarter", "median", "three quarters", "whisker"]
     return (
@@ -277,24 +277,24 @@ def _groups(found: Sequence[Group]) -> str:
     )
 
 
-def _verdict(found: Verdict | None) -> str:
-    if found is None:
+def _verdict(gate: Verdict | None) -> str:
+    if gate is None:
         return ""
-    words = "passes" if found.passed else f"does not pass ({join_words(found.broken)})"
+    words = "passes" if gate.passed else f"does not pass ({join_words(gate.broken)})"
     wide = (
-        f"; beyond that at workload {', '.join(f'{w:g}' for w in found.wide)}" if found.wide else ""
+        f"; beyond that at workload {', '.join(f'{w:g}' for w in gate.wide)}" if gate.wide else ""
     )
     return (
-        f"at other workloads the tree {words}: median error {percent(found.median)} (at most 5 %), "
-        f"dispersion {percent(found.dispersion)} (at most 20 %{wide}), outliers "
-        f"{percent(found.outliers)} (below 5 %)"
+        f"at other workloads the tree {words}: median error {percent(gate.median)} (at most"
+        f" 5 %), dispersion {percent(gate.dispersion)} (at most 20 %{wide}), outliers "
+        f"{percent(gate.outliers)} (below 5 %)"
     )
 
 
-def _best(found: Sequence[Best]) -> str:
+def _best(advices: Sequence[Best]) -> str:
     from p3s.methods.baseline.trees.diagnostics import kinds
 
-    if not found:
+    if not advices:
         return ""
     rows = [
         [
@@ -306,10 +306,10 @@ def _best(found: Sequence[Best]) -> str:
             percent(b.regret) if b.regret >= 0 else f"{100 * b.regret:.1f} %",
             b.kind,
         ]
-        for b in found
+        for b in advices
     ]
     head = ["workload", "best", "real", "advised", "real", "regret", ""]
-    share = ", ".join(f"{kind} {percent(part)}" for kind, part in kinds(found).items())
+    share = ", ".join(f"{kind} {percent(part)}" for kind, part in kinds(advices).items())
     return f"advice, as workers x threads: {share}\n" + table(rows, head, words_last=True)
 
 
@@ -350,7 +350,7 @@ def advise(
     k = [float(_workers(stored, n)) for n in by_rule(counts, "-n")] if counts else []
     t = [float(n) for n in by_rule(threads, "--threads")] if threads else []
     limits = Limits(max_cores, max_processes, None, stored.others, per_node, node_cores)
-    found = _choose_best(
+    choices = _choose_best(
         stored,
         workload,
         values,
@@ -370,15 +370,15 @@ def advise(
             "leaf_error": choice.error,
             **choice.doubts,
         }
-        for choice, affinity in found
+        for choice, affinity in choices
     ]
     if json_:
         emit_json(
             {**header("tree_advice"), "workload": workload, "objective": objective, "best": rows}
         )
     else:
-        out(_advice(found, stored, objective))
-    return _outside(found[0][0].extrapolated)
+        out(_advice(choices, stored, objective))
+    return _outside(choices[0][0].extrapolated)
 
 
 def _choose_best(
@@ -396,16 +396,16 @@ def _choose_best(
 
     pairs_ = stored.fitting(admissible(*grid, limits))
     evaluator = Evaluator.of(stored.tree)
-    found = []
+    choices = []
     for affinity in stored.affinities or ("",):
         columns = stored.columns(workload, pairs_, inputs, affinity)
-        found += [(c, affinity) for c in choose(evaluator, columns, objective, top)]
-    return sorted(found, key=lambda each: each[0].objective)[:top]
+        choices += [(c, affinity) for c in choose(evaluator, columns, objective, top)]
+    return sorted(choices, key=lambda each: each[0].objective)[:top]
 
 
-def _advice(found: list[tuple[Choice, str]], stored: StoredTree, objective: str) -> str:
+def _advice(choices: list[tuple[Choice, str]], stored: StoredTree, objective: str) -> str:
     rows = []
-    for choice, affinity in found:
+    for choice, affinity in choices:
         value = seconds(choice.value)
         hours = [f"{choice.objective:.3g}"] if objective == "core-hours" else []
         row = [str(choice.workers + stored.others), str(choice.workers), str(choice.threads)]

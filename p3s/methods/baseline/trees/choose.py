@@ -110,21 +110,21 @@ def choose(
             f"--target {'index' if objective == 'index' else 'time'}"
         )
     cores = columns["workers"] * columns["threads"]
-    said = evaluator.predict(columns)
-    value = said.value * cores / 3600 if objective == "core-hours" else said.value
+    estimate = evaluator.predict(columns)
+    value = estimate.value * cores / 3600 if objective == "core-hours" else estimate.value
     order = range(len(value)) if top is None else np.lexsort((cores, value))[:top].tolist()
     return [
         Choice(
             i,
             round(float(columns["workers"][i])),
             round(float(columns["threads"][i])),
-            float(said.value[i]),
+            float(estimate.value[i]),
             float(value[i]),
-            int(said.leaf[i]),
-            tree.nodes[said.leaf[i]].error,
-            bool(said.extrapolated[i]),
-            bool(said.outside[i]),
-            bool(said.clipped[i]),
+            int(estimate.leaf[i]),
+            tree.nodes[estimate.leaf[i]].error,
+            bool(estimate.extrapolated[i]),
+            bool(estimate.outside[i]),
+            bool(estimate.clipped[i]),
         )
         for i in order
     ]

@@ -66,20 +66,20 @@ class Group:
 
 def errors_of(tree: Tree, table: Table) -> Floats:
     """Return |predicted - real| / real of every row (eq. 5.1)."""
-    said = Evaluator.of(tree).predict(table.columns)
-    return np.abs(said.value - table.y) / table.y
+    estimate = Evaluator.of(tree).predict(table.columns)
+    return np.abs(estimate.value - table.y) / table.y
 
 
 def list_variables(tree: Tree) -> list[str]:
     """Return the variables that a tree splits on, in their order."""
-    there = {node.split.variable for node in tree.nodes if node.split}
-    return [name for name in tree.variables if name in there]
+    used = {node.split.variable for node in tree.nodes if node.split}
+    return [name for name in tree.variables if name in used]
 
 
 def shares(tree: Tree) -> dict[str, float]:
     """Return the share of the internal nodes that split on each variable (section 5.4.3)."""
-    found = [node.split.variable for node in tree.nodes if node.split]
-    return {name: found.count(name) / len(found) for name in tree.variables} if found else {}
+    names = [node.split.variable for node in tree.nodes if node.split]
+    return {name: names.count(name) / len(names) for name in tree.variables} if names else {}
 
 
 def groups(
@@ -100,10 +100,10 @@ def _parts(values: Floats) -> list[Bools]:
     distinct = np.unique(values)
     if len(distinct) > _GROUPS:
         edges = np.quantile(values, np.arange(1, _GROUPS) / _GROUPS, method="lower")
-        which = np.searchsorted(np.unique(edges), values, side="left")
+        part_of = np.searchsorted(np.unique(edges), values, side="left")
     else:
-        which = np.searchsorted(distinct, values)
-    return [which == i for i in range(int(which.max()) + 1) if (which == i).any()]
+        part_of = np.searchsorted(distinct, values)
+    return [part_of == i for i in range(int(part_of.max()) + 1) if (part_of == i).any()]
 
 
 def _larger(errors: Floats, rows: Bools) -> float:
@@ -205,27 +205,27 @@ def best_table(table: Table, predicted: Floats, names: Sequence[str]) -> list[Be
 
     ``names``: variables that make a configuration, as workers and threads.
     """
-    workload, made = table.column("workload"), []
+    workload, bests = table.column("workload"), []
     settings = np.stack([table.column(name) for name in names], axis=1)
     for w in np.unique(workload):
         at = np.flatnonzero(workload == w)
-        real, told = at[np.argmin(table.y[at])], at[np.argmin(predicted[at])]
-        made.append(
+        real, advised = at[np.argmin(table.y[at])], at[np.argmin(predicted[at])]
+        bests.append(
             Best(
                 float(w),
                 tuple(settings[real].tolist()),
                 float(table.y[real]),
-                tuple(settings[told].tolist()),
-                float(table.y[told]),
+                tuple(settings[advised].tolist()),
+                float(table.y[advised]),
             )
         )
-    return made
+    return bests
 
 
 def kinds(rows: Sequence[Best]) -> dict[str, float]:
     """Return the shares of exact, close and far advice."""
-    found = [row.kind for row in rows]
-    return {kind: found.count(kind) / max(1, len(found)) for kind in ("exact", "close", "far")}
+    names = [row.kind for row in rows]
+    return {kind: names.count(kind) / max(1, len(names)) for kind in ("exact", "close", "far")}
 
 
 def by_workload(workload: Floats, every: int) -> tuple[Ints, Ints]:
@@ -270,25 +270,25 @@ def worst_regions(tree: Tree, table: Table, errors: Floats, limit: int = 1) -> l
     """
     workload = table.column("workload")
     distinct = np.unique(workload)
-    found = []
+    windows = []
     for start in range(max(1, len(distinct) - _AROUND + 1)):
-        some = distinct[start : start + _AROUND]
-        rows = np.isin(workload, some)
-        found.append((box(errors[rows]), float(some[0]), float(some[-1])))
-    found.sort(key=lambda each: (-each[0].third, each[1]))
-    made: list[Region] = []
-    for each, low, high in found:
-        if len(made) < limit and all(high < r.low or low > r.high for r in made):
-            made.append(Region(low, high, each, _between(tree.workloads, low, high)))
-    return made
+        workloads = distinct[start : start + _AROUND]
+        rows = np.isin(workload, workloads)
+        windows.append((box(errors[rows]), float(workloads[0]), float(workloads[-1])))
+    windows.sort(key=lambda each: (-each[0].third, each[1]))
+    regions: list[Region] = []
+    for each, low, high in windows:
+        if len(regions) < limit and all(high < r.low or low > r.high for r in regions):
+            regions.append(Region(low, high, each, _workloads_between(tree.workloads, low, high)))
+    return regions
 
 
-def _between(trained: Sequence[float], low: float, high: float) -> tuple[float, ...]:
+def _workloads_between(trained: Sequence[float], low: float, high: float) -> tuple[float, ...]:
     """Return workloads between the trained ones around a region, rounded to three figures."""
-    known = np.array(trained)
-    first = max(int(np.searchsorted(known, low)) - 1, 0)
-    last = min(int(np.searchsorted(known, high, side="right")), len(known) - 1)
-    pairs = zip(known[first:last], known[first + 1 : last + 1], strict=True)
+    workloads = np.array(trained)
+    first = max(int(np.searchsorted(workloads, low)) - 1, 0)
+    last = min(int(np.searchsorted(workloads, high, side="right")), len(workloads) - 1)
+    pairs = zip(workloads[first:last], workloads[first + 1 : last + 1], strict=True)
     middle = [float(f"{np.sqrt(a * b):.3g}") if a > 0 else (a + b) / 2 for a, b in pairs]
     return tuple(m for m in dict.fromkeys(middle) if m not in trained)
 
@@ -307,25 +307,25 @@ def prune(tree: Tree, table: Table) -> Tree:
     z = np.stack([table.column(name) for name in tree.variables], axis=1)
     design = evaluator.prototype.design(table.columns)
     leaf = evaluator.leaf(z)
-    found: list[Node] = []
+    pruned: list[Node] = []
 
     def take(at: int) -> tuple[int, Ints, float]:
         """Add what stays of a node; return its number, its rows, and what it misses of them."""
-        number, node, split = len(found), tree.nodes[at], tree.nodes[at].split
-        found.append(replace(node, split=None))
+        number, node, split = len(pruned), tree.nodes[at], tree.nodes[at].split
+        pruned.append(replace(node, split=None))
         rows, below = np.flatnonzero(leaf == at), np.inf
         if split is not None:
-            (left, one, less), (right, other, more) = take(split.left), take(split.right)
+            (left_child, one, less), (right, other, more) = take(split.left), take(split.right)
             rows, below = np.concatenate([one, other]), less + more
-        own = _sum_errors(tree, node, design[rows], table.y[rows])
-        if split is None or (len(rows) and own <= below):
-            del found[number + 1 :]
-            return number, rows, min(own, below)
-        found[number] = replace(node, split=replace(split, left=left, right=right))
+        own_error = _sum_errors(tree, node, design[rows], table.y[rows])
+        if split is None or (len(rows) and own_error <= below):
+            del pruned[number + 1 :]
+            return number, rows, min(own_error, below)
+        pruned[number] = replace(node, split=replace(split, left=left_child, right=right))
         return number, rows, below
 
     take(0)
-    return replace(tree, nodes=tuple(found))
+    return replace(tree, nodes=tuple(pruned))
 
 
 def _sum_errors(tree: Tree, node: Node, design: Floats, y: Floats) -> float:
@@ -355,17 +355,17 @@ def report(tree: Tree, runs: Table, regions: int = 1) -> Report:
     """Return how good a tree is on runs; a configuration is workers, threads and words."""
     runs = _same_levels(runs, tree)
     new = unseen(tree, runs)
-    seen, fresh = runs.only(~new), runs.only(new)
-    found = groups(seen, errors_of(tree, seen), list_variables(tree)) if len(seen) else []
+    old, fresh = runs.only(~new), runs.only(new)
+    parts = groups(old, errors_of(tree, old), list_variables(tree)) if len(old) else []
     if not len(fresh):
-        return Report(tuple(found), shares(tree))
-    said = Evaluator.of(tree).predict(fresh.columns)
-    errors = np.abs(said.value - fresh.y) / fresh.y
+        return Report(tuple(parts), shares(tree))
+    estimate = Evaluator.of(tree).predict(fresh.columns)
+    errors = np.abs(estimate.value - fresh.y) / fresh.y
     return Report(
-        tuple(found),
+        tuple(parts),
         shares(tree),
         gate(errors, fresh.columns["workload"]),
-        tuple(best_table(fresh, said.value, ("workers", "threads", *tree.levels))),
+        tuple(best_table(fresh, estimate.value, ("workers", "threads", *tree.levels))),
         tuple(worst_regions(tree, fresh, errors, regions)),
     )
 
@@ -373,12 +373,14 @@ def report(tree: Tree, runs: Table, regions: int = 1) -> Report:
 def _same_levels(runs: Table, tree: Tree) -> Table:
     """Return runs whose words have the numbers that they have in the tree."""
     columns = dict(runs.columns)
-    for name, known in tree.levels.items():
+    for name, levels_known in tree.levels.items():
         mine = runs.levels.get(name, ())
         for word in mine:
-            if word not in known:
-                raise P3SError(f"{name} {word!r:.30}: the tree has seen only {', '.join(known)}")
+            if word not in levels_known:
+                raise P3SError(
+                    f"{name} {word!r:.30}: the tree has seen only {', '.join(levels_known)}"
+                )
         if mine:
-            number = np.array([float(known.index(word)) for word in mine])
+            number = np.array([float(levels_known.index(word)) for word in mine])
             columns[name] = number[columns[name].astype(int)]
     return replace(runs, columns=columns, levels=tree.levels)

@@ -102,9 +102,9 @@ class Evaluator:
         raw = np.einsum("ij,ij->i", design, self.coefficients[parts.leaf])
         low, high = self.bounds[parts.leaf].T
         clip = self.tree.growing.clip
-        held = np.clip(raw, low, high) if clip else np.where(raw > 0, raw, low)
-        value = np.asarray(np.bincount(parts.row, parts.weight * held, rows), dtype=float)
-        clipped = np.bincount(parts.row, held != raw, rows) > 0
+        bounded = np.clip(raw, low, high) if clip else np.where(raw > 0, raw, low)
+        value = np.asarray(np.bincount(parts.row, parts.weight * bounded, rows), dtype=float)
+        clipped = np.bincount(parts.row, bounded != raw, rows) > 0
         leaf = self._main(parts, rows)
         return TreeEstimate(
             value, leaf, _beyond(self.tree, columns), self._outside(parts, z), clipped
@@ -118,8 +118,8 @@ class Evaluator:
             low, high = self.gap[at].T
             right = value > low
             for node, levels in self.levels.items():
-                here = at == node
-                right[here] = ~np.isin(value[here], levels)
+                at_node = at == node
+                right[at_node] = ~np.isin(value[at_node], levels)
             after = self.child[at, right.astype(np.int64)]
             both = np.flatnonzero(right & (value < high))
             if not len(both) and (after == at).all():
@@ -127,17 +127,17 @@ class Evaluator:
             if len(both):
                 share = _share(value[both], low[both], high[both])
                 other = self.child[at[both], 0]
-                left = weight[both] * (1 - share)
+                left_weight = weight[both] * (1 - share)
                 weight[both] *= share
                 row, after = np.append(row, row[both]), np.append(after, other)
-                weight = np.append(weight, left)
+                weight = np.append(weight, left_weight)
             at = after
 
     def _main(self, parts: _Parts, rows: int) -> Ints:
         order = np.lexsort((-parts.leaf, parts.weight))
-        found = np.zeros(rows, dtype=np.int64)
-        found[parts.row[order]] = parts.leaf[order]
-        return found
+        main_leaf = np.zeros(rows, dtype=np.int64)
+        main_leaf[parts.row[order]] = parts.leaf[order]
+        return main_leaf
 
     def _outside(self, parts: _Parts, z: Floats) -> Bools:
         """Return which rows lie outside what their leaves' runs had, taken together."""
@@ -157,9 +157,9 @@ def _share(value: Floats, low: Floats, high: Floats) -> Floats:
 
 def _beyond(tree: Tree, columns: Mapping[str, Floats]) -> Bools:
     """Return which rows have a variable outside the runs that the tree was grown from."""
-    found = np.zeros(len(next(iter(columns.values()))), dtype=bool)
+    is_beyond = np.zeros(len(next(iter(columns.values()))), dtype=bool)
     for name, (low, high) in tree.box.items():
         if name in columns:
             slack = 1e-9 * max(abs(low), abs(high))
-            found |= (columns[name] < low - slack) | (columns[name] > high + slack)
-    return found
+            is_beyond |= (columns[name] < low - slack) | (columns[name] > high + slack)
+    return is_beyond

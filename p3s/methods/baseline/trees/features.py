@@ -35,8 +35,8 @@ class Caches:
 
 def read_caches(path: Path) -> Caches:
     """Read what ``lstopo --of xml`` has written of a node; errors as of :func:`read_inside`."""
-    found = read_inside(path)
-    return Caches(found.socket, found.l3, found.l2)
+    inside = read_inside(path)
+    return Caches(inside.socket, inside.l3, inside.l2)
 
 
 #: Names of the variables that :func:`counters` gives.
@@ -113,16 +113,16 @@ def counters(caches: Caches, count: int, threads: int, far: bool = False) -> dic
     threads that share L3 j and L2 i. Errors as of :func:`cores_of`.
     """
     cores = cores_of(caches, count, threads, far)
-    found: dict[str, int] = {}
+    counts_of: dict[str, int] = {}
     for name, level in (("s", caches.socket), ("pl3_", caches.l3)):
         size = int(level.max()) + 1
-        there = np.zeros((count, size), dtype=bool)
-        there[np.repeat(np.arange(count), threads), level[cores].ravel()] = True
-        found |= {f"{name}{i}": int(n) for i, n in enumerate(there.sum(axis=0))}
+        is_present = np.zeros((count, size), dtype=bool)
+        is_present[np.repeat(np.arange(count), threads), level[cores].ravel()] = True
+        counts_of |= {f"{name}{i}": int(n) for i, n in enumerate(is_present.sum(axis=0))}
     for name, level in (("tl3_", caches.l3), ("l2_", caches.l2)):
         used = np.bincount(level[cores].ravel(), minlength=int(level.max()) + 1)
-        found |= {f"{name}{i}": int(n) for i, n in enumerate(used)}
-    return found
+        counts_of |= {f"{name}{i}": int(n) for i, n in enumerate(used)}
+    return counts_of
 
 
 def counter_columns(
@@ -131,6 +131,6 @@ def counter_columns(
     """Return the counters of runs as columns; ``count``: processes of a node, per run."""
     spread = np.zeros(len(count), dtype=bool) if far is None else np.asarray(far, dtype=bool)
     keys = np.stack([count, threads, spread], axis=1).astype(np.int64)
-    distinct, which = np.unique(keys, axis=0, return_inverse=True)
+    distinct, index = np.unique(keys, axis=0, return_inverse=True)
     rows = [counters(caches, int(p), int(t), bool(f)) for p, t, f in distinct]
-    return {name: np.array([float(row[name]) for row in rows])[which] for name in rows[0]}
+    return {name: np.array([float(row[name]) for row in rows])[index] for name in rows[0]}

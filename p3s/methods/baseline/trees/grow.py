@@ -63,8 +63,8 @@ def tail(x: float, k: int, pi: float) -> float:
     factor = (1 - k / x) * span + 2 / x if x > 0 else 0.0
     if factor <= 0:
         return 0.0
-    found = k / 2 * math.log(x / 2) - x / 2 - float(gammaln(k / 2)) + math.log(factor)
-    return min(0.0, found)
+    log_tail = k / 2 * math.log(x / 2) - x / 2 - float(gammaln(k / 2)) + math.log(factor)
+    return min(0.0, log_tail)
 
 
 def log_p(x: float, k: int, pi: float) -> float:
@@ -125,13 +125,13 @@ def supremum(d: Floats, z: Floats, w: Floats, trim: float) -> tuple[float, int] 
 
 def between_levels(d: Floats, z: Floats, w: Floats) -> tuple[float, int] | None:
     """Return sum over levels of n / n_c ||sum of d||^2 and its degrees of freedom k (C - 1)."""
-    _, which = np.unique(z, return_inverse=True)
-    count = np.bincount(which, w)
+    _, index = np.unique(z, return_inverse=True)
+    count = np.bincount(index, w)
     if len(count) < 2:
         return None
-    sums = np.stack([np.bincount(which, d[:, j]) for j in range(d.shape[1])], axis=1)
-    found = float(np.sum(np.einsum("ij,ij->i", sums, sums) / count) * w.sum())
-    return found, d.shape[1] * (len(count) - 1)
+    sums = np.stack([np.bincount(index, d[:, j]) for j in range(d.shape[1])], axis=1)
+    statistic = float(np.sum(np.einsum("ij,ij->i", sums, sums) / count) * w.sum())
+    return statistic, d.shape[1] * (len(count) - 1)
 
 
 def log_chi2(x: float, dof: int) -> float:
@@ -151,23 +151,23 @@ def least_stable(
     points at which it was seen, if that is less: chi-squared of each, added up. Both are bounds.
     None where the rows have one value of every variable.
     """
-    kept, k = [], d.shape[1]
+    tests, k = [], d.shape[1]
     suprema: list[tuple[Test, int]] = []
     trim = growing.trim(len(w), float(w.sum()))
     for name, column in zip(names, z.T, strict=True):
         if name in words:
             levels = between_levels(d, column, w)
-            kept += [Test(name, levels[0], log_chi2(*levels))] if levels else []
-        elif seen := supremum(d, column, w, trim):
-            suprema.append((Test(name, seen[0], 0.0), seen[1]))
-    tested = len(kept) + len(suprema)
+            tests += [Test(name, levels[0], log_chi2(*levels))] if levels else []
+        elif statistic := supremum(d, column, w, trim):
+            suprema.append((Test(name, statistic[0], 0.0), statistic[1]))
+    tested = len(tests) + len(suprema)
     if suprema:  # of one distribution: only the largest needs its p
         largest = max((test for test, _ in suprema), key=lambda test: test.statistic)
-        kept.append(replace(largest, log_p=log_p(largest.statistic, k, trim)))
+        tests.append(replace(largest, log_p=log_p(largest.statistic, k, trim)))
     for test, points in suprema if growing.few_values else ():
         p = min(0.0, math.log(points) + log_chi2(test.statistic, k))
-        kept.append(replace(test, log_p=p))
-    return (min(kept, key=lambda test: test.log_p), tested) if tested else None
+        tests.append(replace(test, log_p=p))
+    return (min(tests, key=lambda test: test.log_p), tested) if tested else None
 
 
 def correct_log_p(log: float, tests: int) -> float:
@@ -239,70 +239,70 @@ class _Grower:
 
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes depth first, left before right."""
-        found: list[Node] = []
+        nodes_grown: list[Node] = []
 
         def take(at: Ints) -> int:
-            number = len(found)
-            node, left = self.node(at)
-            found.append(node)
-            if left is not None and node.split is not None:
-                sides = take(at[left]), take(at[~left])
+            number = len(nodes_grown)
+            node, goes_left = self.node(at)
+            nodes_grown.append(node)
+            if goes_left is not None and node.split is not None:
+                sides = take(at[goes_left]), take(at[~goes_left])
                 split = replace(node.split, left=sides[0], right=sides[1])
-                found[number] = replace(node, split=split)
+                nodes_grown[number] = replace(node, split=split)
             return number
 
         take(np.arange(len(self.table)))
-        return tuple(found)
+        return tuple(nodes_grown)
 
     def node(self, at: Ints) -> tuple[Node, np.ndarray | None]:
         """Return a node without its children, and which of its rows go to the left."""
         rows = self.rows.only(at)
-        made = fit(rows)
+        fitted = fit(rows)
         y, z = self.table.y[at], self.z[at]
         names = self.prototype.coefficients
-        error = float(np.sqrt(np.mean((made.residuals * rows.relative) ** 2)))
+        error = float(np.sqrt(np.mean((fitted.residuals * rows.relative) ** 2)))
         node = Node(
             len(at),
             float(rows.w.sum()),
-            tuple(made.coefficients.tolist()),
+            tuple(fitted.coefficients.tolist()),
             *_range(y),
             error,
             tuple(_range(column) for column in z.T),
-            tuple(name for i, name in enumerate(names) if i not in made.kept),
+            tuple(name for i, name in enumerate(names) if i not in fitted.kept),
         )
-        test = self.test(made, rows, z)
+        test = self.test(fitted, rows, z)
         node = replace(node, test=test)
-        cut = self.cut(made, rows, z, test)
+        cut = self.cut(fitted, rows, z, test)
         if test is None or cut is None:
             return node, None
         column = self.column(z, test)
-        left = np.isin(column, cut.levels) if cut.levels else column <= cut.low
+        goes_left = np.isin(column, cut.levels) if cut.levels else column <= cut.low
         split = Split(test.variable, 0, 0, cut.low, cut.high, cut.levels)
-        return replace(node, split=split), left
+        return replace(node, split=split), goes_left
 
     def column(self, z: Floats, test: Test) -> Floats:
         """Return the values of a test's variable."""
         return np.asarray(z[:, self.variables.index(test.variable)])
 
-    def test(self, made: Fit, rows: Rows, z: Floats) -> Test | None:
+    def test(self, fitted: Fit, rows: Rows, z: Floats) -> Test | None:
         """Return the test of the least stable variable; None where rows are too few for any."""
         growing = self.growing
         size = float(rows.w.sum()) if growing.in_weights else float(len(rows.w))
-        d = increments(made, rows.t, rows.w) if size >= 2 * growing.minsplit else None
+        d = increments(fitted, rows.t, rows.w) if size >= 2 * growing.minsplit else None
         if d is None:
             return None
-        found = least_stable(d, z, self.variables, self.table.levels, rows.w, growing)
-        if found is None:
+        least_stable_test = least_stable(d, z, self.variables, self.table.levels, rows.w, growing)
+        if least_stable_test is None:
             return None
-        test, tested = found
+        test, tested = least_stable_test
         return (
             replace(test, log_p=correct_log_p(test.log_p, tested)) if growing.bonferroni else test
         )
 
-    def cut(self, made: Fit, rows: Rows, z: Floats, test: Test | None) -> splits.Cut | None:
+    def cut(self, fitted: Fit, rows: Rows, z: Floats, test: Test | None) -> splits.Cut | None:
         """Return the cut of the least stable variable; None: the node is a leaf."""
         if test is None or test.log_p > math.log(self.growing.alpha):
             return None
         least = least_rows(self.growing, len(self.prototype.terms))
         words = test.variable in self.table.levels
-        return splits.best(made, rows, self.column(z, test), self.growing, least, words)
+        return splits.best(fitted, rows, self.column(z, test), self.growing, least, words)

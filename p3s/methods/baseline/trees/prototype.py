@@ -55,8 +55,10 @@ class Prototype:
     @cached_property
     def terms(self) -> tuple[tuple[str, Expr], ...]:
         """Coefficients with what each is multiplied with; the constant term is the first."""
-        found = _Reader(self.text).read()
-        return tuple(sorted(found.items(), key=lambda term: (bool(symbols_of(term[1])), term[0])))
+        terms_read = _Reader(self.text).read()
+        return tuple(
+            sorted(terms_read.items(), key=lambda term: (bool(symbols_of(term[1])), term[0]))
+        )
 
     @cached_property
     def coefficients(self) -> tuple[str, ...]:
@@ -80,22 +82,22 @@ class Prototype:
                     + ", ".join(sorted(columns))
                 )
         rows = len(next(iter(columns.values())))
-        made = np.empty((rows, len(self.terms)))
+        matrix = np.empty((rows, len(self.terms)))
         for i, (name, expr) in enumerate(self.terms):
-            made[:, i] = evaluate(expr, columns)
-            if not np.isfinite(made[:, i]).all():
-                at = int(np.flatnonzero(~np.isfinite(made[:, i]))[0])
+            matrix[:, i] = evaluate(expr, columns)
+            if not np.isfinite(matrix[:, i]).all():
+                at = int(np.flatnonzero(~np.isfinite(matrix[:, i]))[0])
                 raise UsageError(
                     f"expression {self.text[:60]}: the term of {name} has no value in row {at + 1}"
                 )
-        return made
+        return matrix
 
 
 def parse(text: str) -> Prototype:
     """Return the prototype of a text; UsageError, one line, for one that is none."""
-    made = Prototype(text)
-    _ = made.terms
-    return made
+    prototype = Prototype(text)
+    _ = prototype.terms
+    return prototype
 
 
 class _Reader:
@@ -114,21 +116,21 @@ class _Reader:
             raise self.refusal(f"longer than {_LONGEST:,} characters")
         if not self.text:
             raise self.refusal("it is empty")
-        if odd := _OTHER.search(self.text):
-            raise self.refusal(f"{self.text[odd.start() :][:10]!r} cannot be read")
+        if unreadable := _OTHER.search(self.text):
+            raise self.refusal(f"{self.text[unreadable.start() :][:10]!r} cannot be read")
         if max(accumulate((c == "(") - (c == ")") for c in self.text)) >= _DEEPEST:
             raise self.refusal(f"brackets deeper than {_DEEPEST}")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of numbers that touch a word
-                found = self.linear(ast.parse(self.text.replace("^", "**"), mode="eval").body)
+                linear = self.linear(ast.parse(self.text.replace("^", "**"), mode="eval").body)
         except SyntaxError as error:
             raise self.refusal(f"cannot be read ({error.msg})") from error
         except (MemoryError, RecursionError) as error:
             raise self.refusal("nested too deeply") from error
-        if "" in found:
+        if "" in linear:
             raise self.refusal("a term has no coefficient (b0, b1, ...)")
-        return found
+        return linear
 
     def linear(self, node: ast.expr) -> _Linear:
         """Return a node as a sum."""
@@ -211,11 +213,11 @@ class _Reader:
 
     def plain(self, node: ast.expr, where: str) -> Expr:
         """Return an expression without coefficients; refuses one that has some."""
-        made = self.linear(node)
-        for name in sorted(set(made) - {""}):
+        linear_terms = self.linear(node)
+        for name in sorted(set(linear_terms) - {""}):
             raise self.refusal(f"not linear in its coefficients: {name} {where}")
-        return made[""]
+        return linear_terms[""]
 
 
-def _negate(made: _Linear) -> _Linear:
-    return {name: mul(num(-1), expr) for name, expr in made.items()}
+def _negate(linear: _Linear) -> _Linear:
+    return {name: mul(num(-1), expr) for name, expr in linear.items()}

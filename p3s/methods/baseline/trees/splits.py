@@ -79,27 +79,27 @@ def fit(rows: Rows) -> Fit:
     size = np.sqrt(np.einsum("ij,ij->j", scaled, scaled))
     q = np.empty_like(scaled)
     upper = np.zeros((scaled.shape[1],) * 2)
-    kept: list[int] = []
+    independent: list[int] = []
     for j in np.flatnonzero(size > 0):
-        column, before = scaled[:, j] / size[j], q[:, : len(kept)]
+        column, before = scaled[:, j] / size[j], q[:, : len(independent)]
         for _ in range(2):
             along = before.T @ column
             column = column - before @ along
-            upper[: len(kept), len(kept)] += along
-        left = float(np.linalg.norm(column))
-        if left < _NEW or len(kept) == len(column):
-            upper[: len(kept), len(kept)] = 0.0
+            upper[: len(independent), len(independent)] += along
+        length = float(np.linalg.norm(column))
+        if length < _NEW or len(independent) == len(column):
+            upper[: len(independent), len(independent)] = 0.0
             continue
-        upper[len(kept), len(kept)] = left
-        q[:, len(kept)] = column / left
-        kept.append(int(j))
-    k = len(kept)
+        upper[len(independent), len(independent)] = length
+        q[:, len(independent)] = column / length
+        independent.append(int(j))
+    k = len(independent)
     along = q[:, :k].T @ (rows.t * root)
-    found = np.zeros(len(size))
+    coefficients = np.zeros(len(size))
     if k:
-        found[kept] = solve_triangular(upper[:k, :k], along) / size[kept]
+        coefficients[independent] = solve_triangular(upper[:k, :k], along) / size[independent]
     q = np.ascontiguousarray(q[:, :k]) / root[:, None]
-    return Fit(found, np.array(kept, dtype=np.int64), q, rows.t - q @ along)
+    return Fit(coefficients, np.array(independent, dtype=np.int64), q, rows.t - q @ along)
 
 
 #: Eigenvalue below which a side's rows do not tell a combination of coefficients.
@@ -151,17 +151,17 @@ def best(fit: Fit, rows: Rows, z: Floats, growing: Growing, least: int, words: b
 
     least: rows of a side. Of cuts that are as good the first is taken.
     """
-    values, which = np.unique(z, return_inverse=True)
+    values, value_index = np.unique(z, return_inverse=True)
     if len(values) < 2:
         return None
-    sums = _sums(fit, rows, which, len(values))
+    sums = _sums(fit, rows, value_index, len(values))
     parts = _subsets(sums.score) if words else np.arange(len(values) - 1.0)
-    left = sums.of(parts) if words else sums.along()
-    keep = _large_enough(left, sums, growing, least)
+    left_sums = sums.of(parts) if words else sums.along()
+    keep = _large_enough(left_sums, sums, growing, least)
     if not keep.any():
         return None
     parts = parts[keep]
-    missed = float(np.sum(rows.w * fit.residuals**2)) - _won(left.only(keep))
+    missed = float(np.sum(rows.w * fit.residuals**2)) - _won(left_sums.only(keep))
     at = _first_least(missed)
     if words:
         return Cut(levels=tuple(int(v) for v in values[parts[at] > 0]))
@@ -169,10 +169,10 @@ def best(fit: Fit, rows: Rows, z: Floats, growing: Growing, least: int, words: b
     return Cut(float(values[last]), float(values[last + 1]))
 
 
-def _sums(fit: Fit, rows: Rows, which: NDArray[np.intp], size: int) -> _Sums:
+def _sums(fit: Fit, rows: Rows, value_index: NDArray[np.intp], size: int) -> _Sums:
     """Return the sums over the rows of each value."""
-    order = np.argsort(which, kind="stable")
-    starts = np.searchsorted(which[order], np.arange(size))
+    order = np.argsort(value_index, kind="stable")
+    starts = np.searchsorted(value_index[order], np.arange(size))
     q, w = fit.q[order], rows.w[order]
     weighted = q * w[:, None]
     score = weighted * fit.residuals[order][:, None]
@@ -180,15 +180,15 @@ def _sums(fit: Fit, rows: Rows, which: NDArray[np.intp], size: int) -> _Sums:
         np.add.reduceat(score, starts),
         np.add.reduceat(weighted[:, :, None] * q[:, None, :], starts),
         np.add.reduceat(w, starts),
-        np.bincount(which, minlength=size).astype(float),
+        np.bincount(value_index, minlength=size).astype(float),
     )
 
 
-def _large_enough(left: _Sums, all_: _Sums, growing: Growing, least: int) -> Bools:
+def _large_enough(left_sums: _Sums, all_: _Sums, growing: Growing, least: int) -> Bools:
     """Return which ways leave enough rows, and weights where these count, on both sides."""
     count, weight = all_.count.sum(), all_.weight.sum()
-    rows = np.minimum(left.count, count - left.count)
-    size = np.minimum(left.weight, weight - left.weight) if growing.in_weights else rows
+    rows = np.minimum(left_sums.count, count - left_sums.count)
+    size = np.minimum(left_sums.weight, weight - left_sums.weight) if growing.in_weights else rows
     return np.asarray((rows >= least) & (size >= growing.minsplit))
 
 
@@ -204,10 +204,10 @@ def _subsets(score: Floats) -> Floats:
     return parts
 
 
-def _won(left: _Sums) -> Floats:
+def _won(left_sums: _Sums) -> Floats:
     """Return how much smaller two regressions make sum of w residual^2, of all ways to part."""
-    e, vectors = np.linalg.eigh(left.gram)
-    h = np.einsum("cij,ci->cj", vectors, left.score)
+    e, vectors = np.linalg.eigh(left_sums.gram)
+    h = np.einsum("cij,ci->cj", vectors, left_sums.score)
     one = np.divide(h, e, out=np.zeros_like(h), where=e > _TOLD)
     other = np.divide(-h, 1 - e, out=np.zeros_like(h), where=1 - e > _TOLD)
     return np.asarray(np.sum(h * (one - other), axis=1))

@@ -50,7 +50,7 @@ class StoredTree:
         size, terms = len(tree.nodes), len(evaluator.prototype.terms)
         splits = [(i, node.split) for i, node in enumerate(tree.nodes) if node.split]
         children = sorted(c for _, split in splits for c in (split.left, split.right))
-        for what, good in (
+        for noun, good in (
             ("nodes", size > 0 and children == list(range(1, size))),
             ("order of nodes", all(i < min(split.left, split.right) for i, split in splits)),
             ("coefficients", evaluator.coefficients.shape == (size, terms)),
@@ -61,7 +61,7 @@ class StoredTree:
             ("cores", all(min(core) >= 0 for core in self.cores)),
         ):
             if not good:
-                raise ValueError(f"its {what} cannot be these")
+                raise ValueError(f"its {noun} cannot be these")
 
     def columns(
         self, workload: float, pairs: Floats, inputs: Mapping[str, float], affinity: str = ""
@@ -72,17 +72,17 @@ class StoredTree:
         had both. Errors: UsageError for a placement that the runs or the node do not have.
         """
         k, t = np.asarray(pairs, dtype=float).T
-        made = derive_features(np.full(len(k), float(workload)), k, t)
-        made |= {name: np.full(len(k), value) for name, value in inputs.items()}
-        made["processes"] = k + self.others
+        variables = derive_features(np.full(len(k), float(workload)), k, t)
+        variables |= {name: np.full(len(k), value) for name, value in inputs.items()}
+        variables["processes"] = k + self.others
         far = self._far(affinity)
         if AFFINITY in self.tree.levels:
-            made[AFFINITY] = np.full(len(k), float(self.tree.levels[AFFINITY].index(affinity)))
+            variables[AFFINITY] = np.full(len(k), float(self.tree.levels[AFFINITY].index(affinity)))
         if self.cores:
-            made |= count_sharers(
-                self.cores, made["processes"], t, self.per_node, np.full(len(k), far)
+            variables |= count_sharers(
+                self.cores, variables["processes"], t, self.per_node, np.full(len(k), far)
             )
-        return made
+        return variables
 
     def fitting(self, pairs: Floats) -> Floats:
         """Return the pairs of workers and threads whose threads find cores on the known node."""
@@ -90,19 +90,19 @@ class StoredTree:
             return pairs
         processes, threads = pairs[:, 0] + self.others, pairs[:, 1]
         of_node = np.minimum(processes, self.per_node) if self.per_node else processes
-        kept = pairs[of_node * threads <= len(self.cores)]
-        if not len(kept):
+        fitting_pairs = pairs[of_node * threads <= len(self.cores)]
+        if not len(fitting_pairs):
             raise P3SError(f"no configuration fits on nodes of {len(self.cores)} cores")
-        return np.asarray(kept)
+        return np.asarray(fitting_pairs)
 
     def _far(self, affinity: str) -> bool:
-        known = ", ".join(self.affinities)
+        names = ", ".join(self.affinities)
         if affinity and affinity not in self.affinities:
-            had = known or "no placement, so the tree does not know any"
+            had = names or "no placement, so the tree does not know any"
             raise UsageError(f"affinity {affinity}: its runs had {had}")
         if AFFINITY in self.tree.levels and not affinity:
-            raise UsageError(f"the tree depends on how threads are placed; say it: one of {known}")
-        return (affinity or known) == "far"
+            raise UsageError(f"the tree depends on how threads are placed; say it: one of {names}")
+        return (affinity or names) == "far"
 
 
 def count_sharers(

@@ -59,8 +59,8 @@ class Growing:
     def checked(self) -> Growing:
         """Return them; UsageError for a value that none of them can have."""
         if self.regression not in REGRESSIONS:
-            known = ", ".join(REGRESSIONS)
-            raise UsageError(f"regression {self.regression}: is none; one of {known}")
+            regressions = ", ".join(REGRESSIONS)
+            raise UsageError(f"regression {self.regression}: is none; one of {regressions}")
         if not 0 < self.alpha < 1:
             raise UsageError(f"alpha {self.alpha:g}: is no level; give a number between 0 and 1")
         if not self.minsplit >= 1 or (self.min_rows is not None and self.min_rows < 1):
@@ -81,8 +81,8 @@ class Table:
 
     def only(self, keep: NDArray[np.bool_] | Ints) -> Table:
         """Return some of the rows."""
-        kept = {name: column[keep] for name, column in self.columns.items()}
-        return replace(self, columns=kept, y=self.y[keep])
+        columns = {name: column[keep] for name, column in self.columns.items()}
+        return replace(self, columns=columns, y=self.y[keep])
 
     def column(self, name: str) -> Floats:
         """Return the values of a variable; UsageError for one that is not there."""

@@ -98,7 +98,7 @@ def learn(
     network = ["--topology", model.card.topology] if model.card.topology else []
     say(f"{output}: for p3s place, with {shlex.join([*network, '--model', str(output)])}")
     say(f"next: p3s machine show {quote_word(output)}")
-    return say_reasons(doubts(model.card), "model", told=not json_)
+    return say_reasons(doubts(model.card), "model", printed=not json_)
 
 
 def _check(simgrid: Path | None, hosts: str, launcher: str, output: Path) -> None:

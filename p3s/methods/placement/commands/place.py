@@ -100,25 +100,25 @@ def place(
     from p3s.pipeline.records import has_parameters
     from p3s.replay.settings import ReplaySettings
 
-    wanted = parse_counts(counts)
+    counts_asked = parse_counts(counts)
     each = parse_counts(ppn, "--ppn") if ppn else [0]
-    several = len(wanted) > 1 or len(each) > 1
-    given = (("--topology", topology), ("--hosts", hosts), ("--network", network))
-    again = tuple(word for name, value in given if value for word in (name, value))
+    several = len(counts_asked) > 1 or len(each) > 1
+    network_options = (("--topology", topology), ("--hosts", hosts), ("--network", network))
+    again = tuple(word for name, value in network_options if value for word in (name, value))
     cores_of = None if inside is None else read_inside(inside)
-    told = _Output(write, format_, cores_of, csv, json_, again)
-    _check(told, several)
+    output = _Output(write, format_, cores_of, csv, json_, again)
+    _check(output, several)
     request = request_of(AUTO, network, True, ReplaySettings(collectives=collectives), topology)
-    check_request(study_dir, wanted, request, None, None)
+    check_request(study_dir, counts_asked, request, None, None)
     search = Search(number=number, simulated=simulated, model=cost_of(model))
     if param or has_parameters(study_dir):
         with progress(2) as bar:
             study_dir = at_value(study_dir, param, bar)
-    cores = 0 if told.inside is None else len(told.inside)
-    there = Nodes(nodes, each[0] or cores, hosts_of(hosts))
+    cores = 0 if output.inside is None else len(output.inside)
+    node_list = Nodes(nodes, each[0] or cores, hosts_of(hosts))
     if several:
-        return _advise(study_dir, wanted, each, there, request, search, told)
-    return _rank(study_dir, wanted[0], there, request, search, told)
+        return _advise(study_dir, counts_asked, each, node_list, request, search, output)
+    return _rank(study_dir, counts_asked[0], node_list, request, search, output)
 
 
 @dataclass(frozen=True)
@@ -137,19 +137,23 @@ class _Output:
     network: tuple[str, ...] = ()
 
 
-def _check(told: _Output, several: bool) -> None:
+def _check(output: _Output, several: bool) -> None:
     """Raise UsageError where options contradict each other, before anything is made."""
     from p3s.methods.placement.within import FORMATS, OPEN_MPI
 
-    if told.format not in (_AUTO, *FORMATS):
-        raise UsageError(f"--format {told.format}: there are {', '.join(FORMATS)}")
-    if several and told.path is not None:
+    if output.format not in (_AUTO, *FORMATS):
+        raise UsageError(f"--format {output.format}: there are {', '.join(FORMATS)}")
+    if several and output.path is not None:
         raise UsageError("--write is for one count with one number of ranks per node")
-    if told.inside is not None and (told.path is None or told.format not in (_AUTO, OPEN_MPI)):
+    if output.inside is not None and (
+        output.path is None or output.format not in (_AUTO, OPEN_MPI)
+    ):
         raise UsageError("--inside says which core each rank gets: give --write for Open MPI")
 
 
-def _rank(root: Path, n: int, nodes: Nodes, request: Request, search: Search, told: _Output) -> int:
+def _rank(
+    root: Path, n: int, nodes: Nodes, request: Request, search: Search, output: _Output
+) -> int:
     from p3s.methods.placement.candidates import block_on
     from p3s.methods.placement.ranked.stage import job_at, rank_placements
     from p3s.methods.placement.ranked.types import PLACEMENTS
@@ -157,24 +161,24 @@ def _rank(root: Path, n: int, nodes: Nodes, request: Request, search: Search, to
 
     with progress(1) as bar:
         job = job_at(root, n, nodes, request, search, bar)
-        if told.path is not None:  # what cannot be written is told before anything is
-            _text(job, block_on(n, job.where), told)
-        found = rank_placements(job, search, bar)
-    if told.path is not None:
-        _write(job, found, told, told.path)
-    if told.json:
-        emit_json(PLACEMENTS.data(found))
-    elif told.csv:
-        write_out(as_csv(found))
+        if output.path is not None:  # what cannot be written is told before anything is
+            _text(job, block_on(n, job.where), output)
+        ranking = rank_placements(job, search, bar)
+    if output.path is not None:
+        _write(job, ranking, output, output.path)
+    if output.json:
+        emit_json(PLACEMENTS.data(ranking))
+    elif output.csv:
+        write_out(as_csv(ranking))
     else:
-        out(render(found))
-    if told.path is not None:
-        words = ["-n", str(n), "--placement", str(told.path), *told.network]
+        out(render(ranking))
+    if output.path is not None:
+        words = ["-n", str(n), "--placement", str(output.path), *output.network]
         say(f"next: p3s predict {quote_word(root)} {shlex.join(words)}")
-    return say_reasons(found.reasons, "ranking")
+    return say_reasons(ranking.reasons, "ranking")
 
 
-def _write(job: Job, found: Placements, told: _Output, path: Path) -> None:
+def _write(job: Job, ranking: Placements, output: _Output, path: Path) -> None:
     """Write the best placement as a launcher reads it."""
     import numpy as np
 
@@ -182,12 +186,12 @@ def _write(job: Job, found: Placements, told: _Output, path: Path) -> None:
     from p3s.methods.placement.within import MPICH, returns
     from p3s.program.mapping import rank_map
 
-    best = found.ranked[0]
+    best = ranking.ranked[0]
     where = rank_map(best.name, np.array(best.node_of, dtype=np.int64), job.where.hosts)
-    text, chosen = _text(job, where, told)
+    text, chosen = _text(job, where, output)
     write_bytes(path, text.encode())
-    if told.inside is not None and told.inside.sockets > 1:
-        _say_saved(job, where, told.inside)
+    if output.inside is not None and output.inside.sockets > 1:
+        _say_saved(job, where, output.inside)
     if chosen == MPICH and returns(where):
         say(
             f"{path}: ranks come back to hosts, which MPICH takes for other ones: they share no "
@@ -196,14 +200,14 @@ def _write(job: Job, found: Placements, told: _Output, path: Path) -> None:
     say(f"{path}: {best.name}, for {_HOW[chosen].format(path=quote_word(path))}")
 
 
-def _text(job: Job, where: RankMap, told: _Output) -> tuple[str, str]:
+def _text(job: Job, where: RankMap, output: _Output) -> tuple[str, str]:
     """Return a placement as a launcher's file, and its format. Errors: UsageError."""
     from p3s.methods.placement.within import OPEN_MPI, as_text
 
-    chosen = told.format
+    chosen = output.format
     if chosen == _AUTO:
-        chosen = _format(job) if told.inside is None else OPEN_MPI
-    cores = None if told.inside is None else _on_cores(job, where, told.inside)
+        chosen = _format(job) if output.inside is None else OPEN_MPI
+    cores = None if output.inside is None else _on_cores(job, where, output.inside)
     return as_text(where, chosen, cores), chosen
 
 
@@ -219,8 +223,8 @@ def _say_saved(job: Job, where: RankMap, inside: Inside) -> None:
     from p3s.methods.placement.within import in_order
     from p3s.report.phase_table import volume
 
-    usual, found = in_order(where, inside), _on_cores(job, where, inside)
-    before, after = (volume(each.between_sockets(job.whole, where)) for each in (usual, found))
+    usual, by_cache = in_order(where, inside), _on_cores(job, where, inside)
+    before, after = (volume(each.between_sockets(job.whole, where)) for each in (usual, by_cache))
     say(f"between sockets of a node: {after}; {before} with ranks on cores in their order")
 
 
@@ -249,7 +253,7 @@ def _advise(
     nodes: Nodes,
     request: Request,
     search: Search,
-    told: _Output,
+    output: _Output,
 ) -> int:
     from p3s.base.serialise import to_data
     from p3s.methods.placement.ranked.stage import advise_counts
@@ -258,14 +262,14 @@ def _advise(
     if any(each == 0 for each in ppns):
         raise UsageError("--ppn: say how many ranks a node has room for, for several counts")
     with progress(len(counts) * len(ppns)) as bar:
-        found = advise_counts(root, counts, ppns, nodes, request, search, bar)
-    if told.json:
-        data = to_data(found)
+        advice = advise_counts(root, counts, ppns, nodes, request, search, bar)
+    if output.json:
+        data = to_data(advice)
         data.pop("placements")
         emit_json({**header("placement_advice"), **data})
-    elif told.csv:
-        write_out(advice_csv(found))
+    elif output.csv:
+        write_out(advice_csv(advice))
     else:
-        out(render_advice(found))
-    reasons = [reason for each in found.placements for reason in each.reasons]
+        out(render_advice(advice))
+    reasons = [reason for each in advice.placements for reason in each.reasons]
     return say_reasons(dict.fromkeys(reasons), "advice")

@@ -77,17 +77,19 @@ class Job:
         """Return times with ranks on nodes, by the simulation; computation does not vary."""
         used, node_of = np.unique(where.node_of, return_inverse=True)
         names = tuple(self.where.hosts[k] or f"+n{k}" for k in used.tolist())
-        there = RankMap(where.kind, node_of.ravel(), where.slot_of, names)
-        wires = settings.wired_on(self.fabric, there) if self.known else None
-        ready = on_nodes(self.program, self.messages.library, there, wires)
+        placement = RankMap(where.kind, node_of.ravel(), where.slot_of, names)
+        wires = settings.wired_on(self.fabric, placement) if self.known else None
+        ready = on_nodes(self.program, self.messages.library, placement, wires)
         setting = Setting(vary=False)
         if wires is None:
             apart = self.messages.distance(self.where.nodes)
             ready = replace(ready, distance=None if apart is None else apart[np.ix_(used, used)])
-        found = simulate_input(self.messages, self.traces, ready, setting, self.say, ends=False)
-        return with_communication(self.alone, found)
+        communication = simulate_input(
+            self.messages, self.traces, ready, setting, self.say, ends=False
+        )
+        return with_communication(self.alone, communication)
 
     def loads(self, sent: Traffic, where: RankMap) -> Floats:
         """Return the bytes on each directed link of the network."""
-        found = paths(sent, where, self.fabric)
-        return self.fabric.loads(found.source, found.dest, found.nbytes)
+        routes = paths(sent, where, self.fabric)
+        return self.fabric.loads(routes.source, routes.dest, routes.nbytes)

@@ -54,27 +54,27 @@ def placements(
     """
     model = search.model or QuickCost(job.network)
     notes: list[str] = []
-    found = _sort_proposals(
+    proposals = _sort_proposals(
         job, _proposals(job, grid, order, search, notes, progress), model, progress
     )
     number = search.simulated
     if number is None:
         steps = sum(len(section.steps) for section in job.program.sections)
         number = int(np.clip(_STEPS // max(steps, 1), *_SIMULATED))
-    simulated = _finalists(job, found, number)
+    simulated = _finalists(job, proposals, number)
     progress.expect(len(simulated))
     timed: dict[int, PhaseTimes] = {}
     for number in simulated:
-        progress.start(f"simulating {found[number].where.kind}")
-        timed[number] = job.times(found[number].where)
+        progress.start(f"simulating {proposals[number].where.kind}")
+        timed[number] = job.times(proposals[number].where)
         progress.step()
     if timed:
-        progress.say(f"n={job.n}: simulated {len(timed)} of {plural(len(found), 'placement')}")
-    by = {k: by_simulation(job, found[k], times) for k, times in timed.items()}
+        progress.say(f"n={job.n}: simulated {len(timed)} of {plural(len(proposals), 'placement')}")
+    by = {k: by_simulation(job, proposals[k], times) for k, times in timed.items()}
     if not by:
-        cheapest = _finalists(job, found, _SIMULATED[0])
-        by = {k: by_cost(job, model, found[k]) for k in cheapest}
-    return rank_proposals(job, model, found, by, timed, notes)
+        cheapest = _finalists(job, proposals, _SIMULATED[0])
+        by = {k: by_cost(job, model, proposals[k]) for k in cheapest}
+    return rank_proposals(job, model, proposals, by, timed, notes)
 
 
 def _proposals(
@@ -87,28 +87,28 @@ def _proposals(
 ) -> Iterator[RankMap]:
     """Yield candidates, and those that are worked out from the traffic."""
     progress.start("candidates")
-    known = job.fabric if job.known else None
+    fabric_known = job.fabric if job.known else None
     yield from candidates(
         job.n,
         job.where,
         grid=grid,
         order=order,
-        fabric=known,
+        fabric=fabric_known,
         number=search.number,
         seed=search.seed,
     )
     progress.start("halving network and traffic")
     try:
-        made = [
+        bisected = [
             bisect_ranks(job.whole, job.where, job.fabric, search.seed, arranged=arranged)
             for arranged in (False, True)
         ]
     except P3SError as err:
         notes.append(str(err))
         return
-    yield made[0]
-    if (made[1].node_of != made[0].node_of).any():
-        yield made[1]
+    yield bisected[0]
+    if (bisected[1].node_of != bisected[0].node_of).any():
+        yield bisected[1]
 
 
 def _sort_proposals(
@@ -119,37 +119,37 @@ def _sort_proposals(
     def cost(where: RankMap) -> Seconds:
         return whole_cost(model, job.phases, where, job.fabric)
 
-    found = []
+    ranked = []
     for where in proposals:
         progress.start(f"cost of {where.kind}")
-        found.append(Proposal(where, cost(where)))
-    best = min(found, key=lambda one: one.cost.middle)
+        ranked.append(Proposal(where, cost(where)))
+    best = min(ranked, key=lambda one: one.cost.middle)
     progress.start(f"swaps from {best.where.kind}")
     rows = sum(len(phase.traffic) for phase in job.phases)
-    many = int(np.clip(_SWAP_ROWS // max(rows, 1), *_SWAPS))
-    trials = many if isinstance(model, QuickCost) else _SWAPS[0]
+    swaps_wanted = int(np.clip(_SWAP_ROWS // max(rows, 1), *_SWAPS))
+    trials = swaps_wanted if isinstance(model, QuickCost) else _SWAPS[0]
     swapped, least = improve_by_swaps(best.where, lambda where: cost(where).middle, trials)
     if least < best.cost.middle * (1 - _BETTER):
-        found.append(Proposal(swapped, cost(swapped)))
-    return sorted(found, key=lambda one: one.cost.middle)
+        ranked.append(Proposal(swapped, cost(swapped)))
+    return sorted(ranked, key=lambda one: one.cost.middle)
 
 
-def _finalists(job: Job, found: Sequence[Proposal], number: int) -> list[int]:
+def _finalists(job: Job, proposals: Sequence[Proposal], number: int) -> list[int]:
     """Return which placements are simulated: block, cyclic and the cheapest ones.
 
     Of several that load the links alike, which are mostly one seen from elsewhere, the first.
     """
     if not number:
         return []
-    usual = [k for k, one in enumerate(found) if one.where.kind in (BLOCK, CYCLIC)]
-    seen: set[tuple[float, bytes]] = set()
+    usual = [k for k, one in enumerate(proposals) if one.where.kind in (BLOCK, CYCLIC)]
+    loads_seen: set[tuple[float, bytes]] = set()
     chosen: list[int] = []
-    for k, one in enumerate(found):
+    for k, one in enumerate(proposals):
         if len(chosen) == number:
             break
         loads = job.loads(job.whole, one.where)
         key = (float(f"{one.cost.middle:.9g}"), np.sort(loads).tobytes())
-        if key not in seen:
+        if key not in loads_seen:
             chosen.append(k)
-        seen.add(key)
+        loads_seen.add(key)
     return sorted({*chosen, *usual})

@@ -46,8 +46,8 @@ class Draws:
     def chance(self) -> Floats:
         """Return how often each is the fastest."""
         best = np.argmin(self.seconds, axis=1)
-        found = np.bincount(best, minlength=self.seconds.shape[1])
-        return np.asarray(found / len(self.seconds), dtype=np.float64)
+        wins = np.bincount(best, minlength=self.seconds.shape[1])
+        return np.asarray(wins / len(self.seconds), dtype=np.float64)
 
     def gain(self, one: int, over: int) -> tuple[float, float]:
         """Return the ends of the share of another's time by which one is faster."""
@@ -57,18 +57,19 @@ class Draws:
 
 
 def sample_intervals(
-    middle: Sequence[float], low: Sequence[float], high: Sequence[float], own: float = OWN
+    middle: Sequence[float], low: Sequence[float], high: Sequence[float], rest: float = OWN
 ) -> Draws:
     """Return draws of times from their 90 % intervals; the same for the same times.
 
     Most of an error is that of all placements of a program: what a message costs, which of them
-    wait. ``own``: deviation of the rest as a share of each time, at most that of its interval.
+    wait. ``rest``: deviation of the rest as a share of each time, at most that of its
+    interval.
     """
     t, a, b = (np.asarray(x, dtype=np.float64) for x in (middle, low, high))
     rng = np.random.default_rng(0)
     common, each = rng.standard_normal((_DRAWS, 1)), rng.standard_normal((_DRAWS, len(t)))
     width = np.maximum((b - a) / (2 * Z90), 1e-300)
-    share = np.minimum(own * t / width, 1.0)
+    share = np.minimum(rest * t / width, 1.0)
     noise = np.sqrt(1.0 - share**2) * common + share * each
     ends = np.where(noise < 0, t - a, b - t) / Z90
     return Draws(np.maximum(t + noise * ends, t * 1e-3))
@@ -82,7 +83,7 @@ class Proposal:
     cost: Seconds
 
 
-def _untimed(one: Proposal) -> Ranked:
+def _rank_untimed(one: Proposal) -> Ranked:
     """Return what is said of a placement that has no time."""
     return Ranked(
         name=one.where.kind,
@@ -113,7 +114,7 @@ def by_simulation(job: Job, one: Proposal, times: PhaseTimes) -> Ranked:
         PhaseUnder(phase=each.phase, name=each.name, time_s=each.time_s, comm_s=each.comm_s)
         for each in phases_of(times)
     )
-    return _timed(job, one, (time_s, low, high), phases)
+    return _rank_timed(job, one, (time_s, low, high), phases)
 
 
 def by_cost(job: Job, model: CostModel, one: Proposal) -> Ranked:
@@ -130,16 +131,16 @@ def by_cost(job: Job, model: CostModel, one: Proposal) -> Ranked:
         phases.append(PhaseUnder(phase=number, name=name, time_s=alone + sent, comm_s=sent))
     cost, whole = one.cost, float(compute.sum())
     ends = (None if end is None else whole + end for end in (cost.middle, cost.low, cost.high))
-    return _timed(job, one, tuple(ends), tuple(phases))
+    return _rank_timed(job, one, tuple(ends), tuple(phases))
 
 
-def _timed(
+def _rank_timed(
     job: Job, one: Proposal, times: tuple[float | None, ...], phases: tuple[PhaseUnder, ...]
 ) -> Ranked:
     """Return a placement with its time and the ends of that, its phases, and its nodes."""
     time_s, low, high = times
     return replace(
-        _untimed(one),
+        _rank_untimed(one),
         time_s=time_s,
         low_s=low,
         high_s=high,
@@ -152,7 +153,7 @@ def _timed(
 def rank_proposals(
     job: Job,
     cost: CostModel,
-    found: Sequence[Proposal],
+    proposals: Sequence[Proposal],
     by: Mapping[int, Ranked],
     simulated: Mapping[int, PhaseTimes],
     notes: Sequence[str],
@@ -167,7 +168,7 @@ def rank_proposals(
     if draws is not None:
         surest = zip(timed, draws.regret.tolist(), draws.chance.tolist(), strict=True)
         timed = [replace(one, regret=regret, chance=chance) for one, regret, chance in surest]
-    rest = [_untimed(one) for k, one in enumerate(found) if k not in by]
+    rest = [_rank_untimed(one) for k, one in enumerate(proposals) if k not in by]
     unknown = job.sent[1]
     return Placements(
         n=job.n,

@@ -93,9 +93,9 @@ def rank_placements(job: Job, search: Search, progress: Progress) -> Placements:
 
     Errors: P3SError, in one line; nothing is written then.
     """
-    found = _rank(job, search, progress)
-    save(job.traces.root, found)
-    return found
+    placements = _rank(job, search, progress)
+    save(job.traces.root, placements)
+    return placements
 
 
 def advise_counts(
@@ -117,7 +117,7 @@ def advise_counts(
         raise UsageError(
             f"--nodes {nodes.number}: too few for any of these counts; give more, or a larger --ppn"
         )
-    jobs = [_find_job(root, n, own, request, search) for n, own in every]
+    jobs = [_find_job(root, n, nodes_at, request, search) for n, nodes_at in every]
     traces = make_scaled_traces(root, counts, progress)
     return advice_of([_rank(_begin(job, traces, progress), search, progress) for job in jobs])
 
@@ -191,8 +191,8 @@ def check_model(model: LearnedModel, job: Job) -> None:
         return
     sizes = np.geomspace(*_COMPARED)
     networks = (messages.on(job.where.nodes)[0], model.network)
-    taken = [np.maximum(each.path(1).transfer.at(sizes), 1.0) for each in networks]
-    times = float(np.exp(np.mean(np.log(taken[0] / taken[1]))))
+    transfers = [np.maximum(each.path(1).transfer.at(sizes), 1.0) for each in networks]
+    times = float(np.exp(np.mean(np.log(transfers[0] / transfers[1]))))
     if max(times, 1 / times) > _ANOTHER:
         raise P3SError(
             f"the communication model is of another machine: its messages take "

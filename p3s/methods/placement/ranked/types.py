@@ -130,11 +130,11 @@ def path_of(root: Path, n: int) -> Path:
     return root / "placement" / f"np{n:06d}.json"
 
 
-def save(root: Path, found: Placements) -> None:
+def save(root: Path, placements_found: Placements) -> None:
     """Write placements into a study's directory."""
-    path = path_of(root, found.n)
+    path = path_of(root, placements_found.n)
     path.parent.mkdir(exist_ok=True)
-    write_json(path, PLACEMENTS.data(found))
+    write_json(path, PLACEMENTS.data(placements_found))
 
 
 #: Placements whose slowest is less than this times the fastest are all as good.
@@ -144,12 +144,12 @@ MATTERS = 1.05
 def layers(cost: Values, seconds: Values) -> Ints:
     """Return the layer of each configuration: 0 is the front, 1 the front without it, and so on."""
     c, t = np.asarray(cost, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
-    found = np.full(len(c), -1, dtype=np.int64)
+    layer_of = np.full(len(c), -1, dtype=np.int64)
     number = 0
-    while (left := np.flatnonzero(found < 0)).size:
-        found[left[~_is_dominated(c[left], t[left])]] = number
+    while (unassigned := np.flatnonzero(layer_of < 0)).size:
+        layer_of[unassigned[~_is_dominated(c[unassigned], t[unassigned])]] = number
         number += 1
-    return found
+    return layer_of
 
 
 def matters(seconds: Values, least: float = MATTERS) -> bool:
@@ -164,16 +164,16 @@ def _is_dominated(cost: Floats, seconds: Floats) -> Bools:
     return np.asarray(better.any(axis=1), dtype=bool)
 
 
-def advice_of(found: Sequence[Placements]) -> Advice:
+def advice_of(rankings: Sequence[Placements]) -> Advice:
     """Return configurations with their layers, the fastest first.
 
     Cores are the ranks that run. ``breaks_at``: the count of the fastest one, None where that is
     the largest count of all.
     """
-    best = [each.timed[0] for each in found]
+    best = [each.timed[0] for each in rankings]
     times = [one.time_s or 0.0 for one in best]
-    nodes = [len(each.hosts) for each in found]
-    cores = layers([each.n for each in found], times)
+    nodes = [len(each.hosts) for each in rankings]
+    cores = layers([each.n for each in rankings], times)
     shares = layers(nodes, times)
     rows = [
         Configuration(
@@ -187,7 +187,7 @@ def advice_of(found: Sequence[Placements]) -> Advice:
             cores_front=int(cores[k]),
             nodes_front=int(shares[k]),
         )
-        for k, (each, one) in enumerate(zip(found, best, strict=True))
+        for k, (each, one) in enumerate(zip(rankings, best, strict=True))
     ]
     rows.sort(key=lambda row: (row.time_s, row.n, row.nodes))
     least = rows[0].n
@@ -195,5 +195,5 @@ def advice_of(found: Sequence[Placements]) -> Advice:
     return Advice(
         configurations=tuple(rows),
         breaks_at=least if least < largest else None,
-        placements=tuple(found),
+        placements=tuple(rankings),
     )

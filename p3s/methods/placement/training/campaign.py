@@ -122,10 +122,10 @@ def patterned(name: str, ranks: int, nbytes: int) -> Traffic:
     steps = [each for each in around if sum(map(abs, each)) in (1, 3)]
     if name == "rows":
         steps = [(0, 0, k) for k in range(1, dims[-1])]
-    own = np.arange(ranks)
-    at = np.stack(np.unravel_index(own, dims), axis=1)
+    rank = np.arange(ranks)
+    at = np.stack(np.unravel_index(rank, dims), axis=1)
     to = [np.ravel_multi_index(tuple(((at + step) % dims).T), dims) for step in steps]
-    parts = [traffic(ranks, own[own != dest], dest[own != dest], nbytes) for dest in to]
+    parts = [traffic(ranks, rank[rank != dest], dest[rank != dest], nbytes) for dest in to]
     return together(parts) if parts else traffic(ranks, [], [], [])
 
 
@@ -143,13 +143,13 @@ def shapes(nodes: int, settings: Settings) -> list[tuple[int, int]]:
     """
     counts = sorted({*(n for n in _NODES if n <= nodes), nodes})
     slots = sorted({*(k for k in _SLOTS if k <= settings.slots), settings.slots})
-    found = [(n, k) for n in counts for k in slots if 2 <= n * k <= settings.ranks]
-    if not found:
+    shapes_found = [(n, k) for n in counts for k in slots if 2 <= n * k <= settings.ranks]
+    if not shapes_found:
         raise UsageError(
             f"{plural(nodes, 'node')} with {plural(settings.slots, 'rank')} each: no two ranks to "
             "measure between; give more --hosts or --ppn"
         )
-    return found
+    return shapes_found
 
 
 def executions(
@@ -167,7 +167,7 @@ def executions(
         for copy in range(_COPIES if n < len(nodes) else 1)
     ]
     each = max(settings.phases // len(planned), 4)
-    made = [
+    planned_executions = [
         Execution(
             number,
             _allocation(nodes, n, copy, rng),
@@ -181,20 +181,21 @@ def executions(
         settings.budget_s is not None
         and top > _LEAST_LONG
         and (
-            repeats * sum(_seconds(execution, cost, top) for execution in made) > settings.budget_s
+            repeats * sum(_seconds(execution, cost, top) for execution in planned_executions)
+            > settings.budget_s
         )
     ):
         top -= 0.5
-    for execution in made:
+    for execution in planned_executions:
         yield replace(execution, draws=tuple(_limit_length(draw, top) for draw in execution.draws))
 
 
-def _allocation(nodes: Ints, wanted: int, copy: int, rng: np.random.Generator) -> Ints:
+def _allocation(nodes: Ints, count: int, copy: int, rng: np.random.Generator) -> Ints:
     """Return nodes in a row, or for the copies scattered ones."""
     if copy:
-        return np.sort(rng.permutation(nodes)[:wanted])
-    first = int(rng.integers(len(nodes) - wanted + 1))
-    return nodes[first : first + wanted]
+        return np.sort(rng.permutation(nodes)[:count])
+    first = int(rng.integers(len(nodes) - count + 1))
+    return nodes[first : first + count]
 
 
 def _draws(

@@ -81,5 +81,5 @@ def _span(model: LearnedModel) -> str:
     """Return the ends of what a model was trained on, as far as it uses them."""
     most = dict(zip(model.names, model.most.tolist(), strict=True))
     shapes = (("n", "{:.0f} nodes"), ("ppn", "{:.0f} ranks each"), ("l(max)", "{:,.0f} bytes"))
-    told = [form.format(most[name]) for name, form in shapes if name in most]
-    return f"up to {', '.join(told)}" if told else ", ".join(model.names)
+    limits = [form.format(most[name]) for name, form in shapes if name in most]
+    return f"up to {', '.join(limits)}" if limits else ", ".join(model.names)

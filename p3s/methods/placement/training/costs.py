@@ -44,8 +44,8 @@ def fit_ping_pong(nbytes: Floats, seconds: Floats) -> Hockney:
 
 def seconds_of(model: Hockney, traffic: Traffic, placed: RankMap, fabric: Fabric) -> float:
     """Return the time of a phase. Errors: P3SError for nodes that the network does not have."""
-    found = paths(traffic, placed, fabric)
-    further = np.maximum(fabric.distances(found.source, found.dest) - 1, 0)[found.row]
+    routes = paths(traffic, placed, fabric)
+    further = np.maximum(fabric.distances(routes.source, routes.dest) - 1, 0)[routes.row]
     each = traffic.messages * (model.alpha + model.gamma * further) + model.beta * traffic.volume
     return float(sums(traffic.source, each, traffic.ranks).max(initial=0.0))
 
@@ -90,23 +90,23 @@ def pairs_of(nodes: Ints, fabric: Fabric, slots: int) -> list[Pair]:
     """
     far = fabric.distances(np.full(len(nodes), nodes[0]), nodes)
     first = int(nodes[0])
-    found = [Pair(first, (first,), 0)] if slots > 1 else []
+    pairs = [Pair(first, (first,), 0)] if slots > 1 else []
     for distance in np.unique(far[1:]).tolist():
-        found.append(Pair(first, (int(nodes[far == distance][-1]),), int(distance)))
+        pairs.append(Pair(first, (int(nodes[far == distance][-1]),), int(distance)))
     nearest = nodes[1:][np.argsort(far[1:], kind="stable")][:_FAN]
-    return [*found, Pair(first, tuple(nearest.tolist()), FAN)] if len(nearest) > 1 else found
+    return [*pairs, Pair(first, tuple(nearest.tolist()), FAN)] if len(nearest) > 1 else pairs
 
 
 def probes(pairs: Sequence[Pair], sizes: Sequence[int]) -> list[Probe]:
     """Return single messages for all pairs, and streams for the nearest of both kinds."""
     single = [pair for pair in pairs if pair.distance != FAN]
-    found = [Probe(pair.distance, size, 1) for pair in single for size in sizes]
+    probes_made = [Probe(pair.distance, size, 1) for pair in single for size in sizes]
     near = [pair for pair in single if pair.distance == 0]
     near += [pair for pair in single if pair.distance > 0][:1]
-    found += [Probe(pair.distance, size, STREAM) for pair in near for size in sizes]
+    probes_made += [Probe(pair.distance, size, STREAM) for pair in near for size in sizes]
     fans = [pair for pair in pairs if pair.distance == FAN]
     large = sizes[-_FAN_SIZES:]
-    return found + [Probe(FAN, size, len(pair.others)) for pair in fans for size in large]
+    return probes_made + [Probe(FAN, size, len(pair.others)) for pair in fans for size in large]
 
 
 def traffic_of(probe: Probe, pair: Pair, nodes: Ints, slots: int) -> Traffic:
@@ -118,61 +118,61 @@ def traffic_of(probe: Probe, pair: Pair, nodes: Ints, slots: int) -> Traffic:
     return traffic(slots * len(nodes), np.full(len(dest), source), dest, probe.nbytes, each)
 
 
-def network_of(told: Mapping[Probe, float], source: str) -> Network:
+def network_of(times: Mapping[Probe, float], source: str) -> Network:
     """Return what messages cost, from what probes took in seconds."""
-    distances = sorted({probe.distance for probe in told} - {FAN})
+    distances = sorted({probe.distance for probe in times} - {FAN})
     links = [distance for distance in distances if distance > 0]
     near = links[0] if links else 0
-    sizes, alone = _curve(told, near, 1)
-    gap = (_curve(told, near, STREAM)[1] - alone) / (STREAM - 1)
+    sizes, alone = _curve(times, near, 1)
+    gap = (_curve(times, near, STREAM)[1] - alone) / (STREAM - 1)
     call = max(float(gap[0]), 0.0) / 2
     single = float(sizes[-1] / gap[-1]) if gap[-1] > 0 else np.inf
-    rate = max(single, _fan_rate(told))
+    rate = max(single, _fan_rate(times))
     keeps = np.where(gap > _KEEPS * sizes / single, gap * single / rate, 0.0)
     busy = Curve(tuple(sizes), tuple(np.maximum(keeps, 0.0)))
     paths = {}
     for distance in distances or [0]:
-        nbytes, ns = _curve(told, distance, 1)
+        nbytes, ns = _curve(times, distance, 1)
         transfer = Curve(tuple(nbytes), tuple(np.maximum.accumulate(np.maximum(ns - call, 0.0))))
-        own = line(call)
-        paths[distance] = Path(transfer, own, own, np.inf, distance > 0, busy)
+        call_curve = line(call)
+        paths[distance] = Path(transfer, call_curve, call_curve, np.inf, distance > 0, busy)
     if 0 not in paths:
         paths[0] = Path(paths[near].transfer, line(call), line(call), np.inf, False)
     return Network(paths, rate=rate, source=source)
 
 
-def _fan_rate(told: Mapping[Probe, float]) -> float:
+def _fan_rate(times: Mapping[Probe, float]) -> float:
     """Return bytes per ns that leave a node for several others, 0 where that was not measured."""
-    found = sorted((p.nbytes * p.number, ns * 1e9) for p, ns in told.items() if p.distance == FAN)
-    if len(found) < _FAN_SIZES:
+    fans = sorted((p.nbytes * p.number, ns * 1e9) for p, ns in times.items() if p.distance == FAN)
+    if len(fans) < _FAN_SIZES:
         return 0.0
-    (less, early), (more, late) = found[0], found[-1]
+    (less, early), (more, late) = fans[0], fans[-1]
     return (more - less) / (late - early) if late > early else 0.0
 
 
-def hockney_of(told: Mapping[Probe, float], network: Network) -> Hockney:
+def hockney_of(times: Mapping[Probe, float], network: Network) -> Hockney:
     """Return latency and bandwidth of single messages between the nearest nodes, and per switch.
 
     gamma: what the smallest message takes longer for each further switch.
     """
-    distances = sorted({probe.distance for probe in told if probe.distance > 0})
+    distances = sorted({probe.distance for probe in times if probe.distance > 0})
     if not distances:
         distances = [0]
-    sizes, ns = _curve(told, distances[0], 1)
+    sizes, ns = _curve(times, distances[0], 1)
     fitted = fit_ping_pong(sizes, ns * 1e-9)
     gamma = 0.0
     if len(distances) > 1:
-        last = _curve(told, distances[-1], 1)[1]
+        last = _curve(times, distances[-1], 1)[1]
         gamma = max(float(last[0] - ns[0]), 0.0) / (distances[-1] - distances[0]) * 1e-9
     return Hockney(fitted.alpha, fitted.beta, gamma)
 
 
-def _curve(told: Mapping[Probe, float], distance: int, number: int) -> tuple[Floats, Floats]:
+def _curve(times: Mapping[Probe, float], distance: int, number: int) -> tuple[Floats, Floats]:
     """Return sizes and ns of probes."""
-    found = sorted(
+    points = sorted(
         (probe.nbytes, seconds * 1e9)
-        for probe, seconds in told.items()
+        for probe, seconds in times.items()
         if probe.distance == distance and probe.number == number
     )
-    table = np.array(found, dtype=np.float64).reshape(-1, 2)
+    table = np.array(points, dtype=np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]

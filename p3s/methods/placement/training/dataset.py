@@ -72,8 +72,8 @@ class DatasetHeader:
 
     def hosts_at(self, nodes: Ints) -> list[str]:
         """Return the hosts of nodes of the network."""
-        known = dict(zip(self.nodes, self.hosts, strict=True))
-        return [known[node] for node in nodes.tolist()]
+        host_of = dict(zip(self.nodes, self.hosts, strict=True))
+        return [host_of[node] for node in nodes.tolist()]
 
 
 PHASES = FileFormat("p3s.training", 2, DatasetHeader, True, "give another --data, or remove it")
@@ -162,7 +162,7 @@ class Dataset:
 
 def measure_dataset(
     directory: Path,
-    told: DatasetHeader,
+    head: DatasetHeader,
     fabric: Fabric,
     machine: Machine,
     say: Say = lambda _: None,
@@ -172,26 +172,26 @@ def measure_dataset(
     Errors: P3SError where it is of another machine, and where a phase cannot be measured; what was
     measured until then is kept.
     """
-    _claim(directory, told)
-    known = _run_probes(directory, told, fabric, machine)
-    cost = hockney_of(known, network_of(known, told.machine))
-    nodes, often = np.array(told.nodes), machine.repeats.all
-    made = list(campaign.executions(nodes, told.settings, cost, often))
-    for execution in made:
+    _claim(directory, head)
+    probes = _run_probes(directory, head, fabric, machine)
+    cost = hockney_of(probes, network_of(probes, head.machine))
+    nodes, often = np.array(head.nodes), machine.repeats.all
+    plan = list(campaign.executions(nodes, head.settings, cost, often))
+    for execution in plan:
         path = _path(directory, execution.number)
         if not path.exists():
-            say(f"execution {execution.number + 1} of {len(made)}")
-            _measure(path, execution, told, fabric, machine)
-    return _join_parts(known, [_read(EXECUTION, _path(directory, each.number)) for each in made])
+            say(f"execution {execution.number + 1} of {len(plan)}")
+            _measure(path, execution, head, fabric, machine)
+    return _join_parts(probes, [_read(EXECUTION, _path(directory, each.number)) for each in plan])
 
 
-def _claim(directory: Path, told: DatasetHeader) -> None:
+def _claim(directory: Path, header: DatasetHeader) -> None:
     """Say what a directory is of, or see that it is of the same."""
-    path, facts = directory / _FACTS, asdict(told)
+    path, facts = directory / _FACTS, asdict(header)
     if path.exists():
-        there = asdict(PHASES.read(path))
+        stored = asdict(PHASES.read(path))
         for name, value in facts.items():
-            if there[name] != value:
+            if stored[name] != value:
                 raise P3SError(
                     f"{directory}: was measured with {_OTHER[name]}; give another --data, or "
                     "remove it"
@@ -200,7 +200,7 @@ def _claim(directory: Path, told: DatasetHeader) -> None:
     if directory.exists() and any(directory.iterdir()):
         raise P3SError(f"{directory}: is there and holds no measured phases; give another --data")
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(path, PHASES.data(told))
+    write_json(path, PHASES.data(header))
 
 
 def _path(directory: Path, execution: int) -> Path:
@@ -208,48 +208,48 @@ def _path(directory: Path, execution: int) -> Path:
 
 
 def _run_probes(
-    directory: Path, told: DatasetHeader, fabric: Fabric, machine: Machine
+    directory: Path, header: DatasetHeader, fabric: Fabric, machine: Machine
 ) -> dict[Probe, float]:
     """Return what single messages and streams of messages take."""
-    path, budget = directory / _PROBES, told.settings.budget_s
+    path, budget = directory / _PROBES, header.settings.budget_s
     sizes = SIZES
     if budget is not None and not path.exists():
-        first = _probe(directory / _SCOUTS, SCOUTS, told, fabric, machine)
+        first = _probe(directory / _SCOUTS, SCOUTS, header, fabric, machine)
         slope = _per_byte(first) * _PROBED * machine.repeats.all
         sizes = tuple(x for x in SIZES if x <= SCOUTS[-1] or x * slope <= _PROBING * budget)
-    return _probe(path, sizes, told, fabric, machine)
+    return _probe(path, sizes, header, fabric, machine)
 
 
-def _per_byte(told: Mapping[Probe, float]) -> float:
+def _per_byte(times: Mapping[Probe, float]) -> float:
     """Return the seconds of a byte, of all probes together."""
     small, large = SCOUTS
-    by_size = [sum(s for p, s in told.items() if p.nbytes == size) for size in (small, large)]
-    number = sum(probe.number for probe in told if probe.nbytes == large)
+    by_size = [sum(s for p, s in times.items() if p.nbytes == size) for size in (small, large)]
+    number = sum(probe.number for probe in times if probe.nbytes == large)
     return max(by_size[1] - by_size[0], 0.0) / (number * (large - small))
 
 
 def _probe(
-    path: Path, sizes: Sequence[int], told: DatasetHeader, fabric: Fabric, machine: Machine
+    path: Path, sizes: Sequence[int], header: DatasetHeader, fabric: Fabric, machine: Machine
 ) -> dict[Probe, float]:
     if not path.exists():
-        slots = min(told.settings.slots, 2)
-        pairs = pairs_of(np.array(told.nodes), fabric, slots)
-        wanted, by_distance = probes(pairs, sizes), {pair.distance: pair for pair in pairs}
+        slots = min(header.settings.slots, 2)
+        pairs = pairs_of(np.array(header.nodes), fabric, slots)
+        planned, by_distance = probes(pairs, sizes), {pair.distance: pair for pair in pairs}
         used = np.unique([node for pair in pairs for node in (pair.first, *pair.others)])
-        made = {
+        traffic_of_probe = {
             number: traffic_of(probe, by_distance[probe.distance], used, slots)
-            for number, probe in enumerate(wanted)
+            for number, probe in enumerate(planned)
         }
-        hosts = np.repeat(np.array(told.hosts_at(used), dtype=object), slots)
-        seconds = _run(path, Job(tuple(hosts.tolist()), made, machine.repeats), machine)
-        rows = tuple(ProbeRow(**asdict(p), seconds=seconds[k]) for k, p in enumerate(wanted))
+        hosts = np.repeat(np.array(header.hosts_at(used), dtype=object), slots)
+        seconds = _run(path, Job(tuple(hosts.tolist()), traffic_of_probe, machine.repeats), machine)
+        rows = tuple(ProbeRow(**asdict(p), seconds=seconds[k]) for k, p in enumerate(planned))
         write_json(path, PROBES.data(ProbeFile(rows)))
-    found = _read(PROBES, path).probes
-    return {Probe(row.distance, row.nbytes, row.number): row.seconds for row in found}
+    measured_rows = _read(PROBES, path).probes
+    return {Probe(row.distance, row.nbytes, row.number): row.seconds for row in measured_rows}
 
 
 def _measure(
-    path: Path, execution: Execution, told: DatasetHeader, fabric: Fabric, machine: Machine
+    path: Path, execution: Execution, header: DatasetHeader, fabric: Fabric, machine: Machine
 ) -> None:
     placed = execution.placed
     sent = {
@@ -257,7 +257,7 @@ def _measure(
         for number, draw in enumerate(execution.draws)
         if len(traffic := campaign.traffic_of(draw, placed))
     }
-    hosts = hosts_of(placed, told.hosts_at(execution.nodes))
+    hosts = hosts_of(placed, header.hosts_at(execution.nodes))
     phases = {number: on_processes(traffic, placed) for number, traffic in sent.items()}
     seconds = _run(path, Job(hosts, phases, machine.repeats), machine)
     rows = tuple(
@@ -270,22 +270,22 @@ def _measure(
         for number, traffic in sent.items()
     )
     nodes = tuple(execution.nodes.tolist())
-    made = ExecutionFile(execution.number, nodes, execution.slots, rows)
-    write_json(path, EXECUTION.data(made))
+    record = ExecutionFile(execution.number, nodes, execution.slots, rows)
+    write_json(path, EXECUTION.data(record))
 
 
 def _run(path: Path, job: Job, machine: Machine) -> dict[int, float]:
     """Run a job in a directory beside its file, which keeps what is there if it is interrupted."""
     work = path.with_suffix(".running")
-    found = measure(job, machine, work)
+    seconds_of_phase = measure(job, machine, work)
     shutil.rmtree(work, ignore_errors=True)
-    return found
+    return seconds_of_phase
 
 
-def _join_parts(known: Mapping[Probe, float], parts: Sequence[ExecutionFile]) -> Dataset:
+def _join_parts(probe_seconds: Mapping[Probe, float], parts: Sequence[ExecutionFile]) -> Dataset:
     rows = [row for part in parts for row in part.phases]
     return Dataset(
-        known,
+        probe_seconds,
         np.array([part.execution for part in parts for _ in part.phases], dtype=np.int64),
         np.array([row.seconds for row in rows], dtype=np.float64),
         tuple(row.features for row in rows),

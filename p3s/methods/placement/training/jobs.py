@@ -90,20 +90,20 @@ def measure(job: Job, machine: Machine, directory: Path) -> dict[int, float]:
     """
     directory = directory.absolute()  # runs have directories of their own
     directory.mkdir(parents=True, exist_ok=True)
-    known = {n: s for n, s in read_results(directory).items() if n in job.phases}
-    left = {n: traffic for n, traffic in job.phases.items() if n not in known}
-    if left:
-        rest = replace(job, phases=left)
+    measured_s = {n: s for n, s in read_results(directory).items() if n in job.phases}
+    remaining = {n: traffic for n, traffic in job.phases.items() if n not in measured_s}
+    if remaining:
+        rest = replace(job, phases=remaining)
         write_job(rest, directory)
         machine.run(rest, directory)
-        known = read_results(directory)
-    missing = [number for number in job.phases if number not in known]
+        measured_s = read_results(directory)
+    missing = [number for number in job.phases if number not in measured_s]
     if missing:
         raise P3SError(
             f"{len(missing)} of {len(job.phases)} phases were not measured, the first is "
             f"{missing[0]}; run it again, what is there is kept"
         )
-    return {number: known[number] for number in job.phases}
+    return {number: measured_s[number] for number in job.phases}
 
 
 def read_results(directory: Path) -> dict[int, float]:
@@ -112,13 +112,13 @@ def read_results(directory: Path) -> dict[int, float]:
         text = (directory / _RESULTS).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return {}
-    found: dict[int, float] = {}
+    seconds_of: dict[int, float] = {}
     for line in text.splitlines(keepends=True):
         words = line.split()
         if line.endswith("\n") and len(words) >= 2:
             with contextlib.suppress(ValueError):
-                found.setdefault(int(words[0]), float(words[1]))
-    return found
+                seconds_of.setdefault(int(words[0]), float(words[1]))
+    return seconds_of
 
 
 def write_job(job: Job, directory: Path) -> None:
@@ -159,8 +159,8 @@ class RealMachine:
         program = compile_cached(
             "exchange", [_SOURCE], ("-O2", "-w"), compiler=self.mpi.mpicc, what="the runner"
         )
-        here = set(job.hosts) <= {"localhost", socket.gethostname()}
-        mpi = put_on_hosts(self.mpi, () if here else job.hosts)
+        local = set(job.hosts) <= {"localhost", socket.gethostname()}
+        mpi = put_on_hosts(self.mpi, () if local else job.hosts)
         words = [*write_hosts(mpi, directory), str(program)]
         since = os.stat(directory / _JOB).st_mtime
         try:
@@ -170,7 +170,7 @@ class RealMachine:
                 directory / "run",
                 timeout_s=self.timeout_s,
                 trace=False,
-                sharing=True if here and len(job.hosts) > cores() else None,
+                sharing=True if local and len(job.hosts) > cores() else None,
             )
         finally:
             remove_shared_memory(since)

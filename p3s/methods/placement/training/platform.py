@@ -77,5 +77,5 @@ def _fat_tree(numbers: str, speed: str) -> str:
 
 
 def _speed(text: str) -> str:
-    found = _SPEED.fullmatch(text.strip())
-    return f"@{float(found[1]):g}{found[2]}{_UNITS[found[3]]}" if found else ""
+    match = _SPEED.fullmatch(text.strip())
+    return f"@{float(match[1]):g}{match[2]}{_UNITS[match[3]]}" if match else ""

@@ -78,7 +78,7 @@ def ways(names: Sequence[str], settings: Settings = TREES) -> dict[str, Way]:
     c = [x for x in names if x not in (*a, *b)]
     out = [x for x in c if x.endswith(("D(max)", "M(max)"))]
     first = (*_FIRST_B, *(x for x in _FIRST_C if x in c), *out)
-    made = {
+    trees_by_way = {
         **{code: Way(each) for code, each in HYBRID.items()},
         A: Way(tuple(a)),
         B: Way((*a, *b)),
@@ -86,7 +86,7 @@ def ways(names: Sequence[str], settings: Settings = TREES) -> dict[str, Way]:
         CORRECTED: Way((*a, *b, *c, SIMULATED), _line((SIMULATED,))),
     }
     lines = {SV: Way((*a, *b, *c), (), "single", _LEAF), MV: _several((*a, *b, *c))}
-    return lines | {code: replace(each, settings=settings) for code, each in made.items()}
+    return lines | {code: replace(each, settings=settings) for code, each in trees_by_way.items()}
 
 
 def _several(names: tuple[str, ...]) -> Way:
@@ -132,16 +132,16 @@ def train(
     """
     network = network_of(data.probes, machine)
     rows = with_simulation(data, fabric, network)
-    known = ways(list(data.rows[0]), settings)
+    ways_known = ways(list(data.rows[0]), settings)
     table = _plain(data, fabric, network, rows)
     for code in dict.fromkeys((*LEARNED, *filter(None, [way]))):
-        table[code] = cross_validated(rows, data.seconds, data.execution, known[code])
+        table[code] = cross_validated(rows, data.seconds, data.execution, ways_known[code])
     chosen = way or (CORRECTED if table[CORRECTED].mmre < table[C].mmre else C)
     model = learn(
         rows,
         data.seconds,
         data.execution,
-        known[chosen],
+        ways_known[chosen],
         machine=machine,
         network=network_name,
         **differences(rows),
@@ -151,7 +151,7 @@ def train(
     card = replace(
         model.card,
         features=chosen,
-        compared={code: found for code, found in table.items() if np.isfinite(found.score)},
+        compared={code: scores for code, scores in table.items() if np.isfinite(scores.score)},
         facts={**facts, **counters},
     )
     return replace(model, card=card, network=network if simulated else None)
@@ -162,11 +162,11 @@ def differences(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
 
     That is their allocation, counts and lengths of messages; in nodes and data they go beyond.
     """
-    apart = [_whole(rows, "PM(max)", 0), _whole(rows, "l(max)", _OCTAVES)]
+    apart = [_group_rows(rows, "PM(max)", 0), _group_rows(rows, "l(max)", _OCTAVES)]
     return {"apart": apart, "beyond": _BEYOND}
 
 
-def _whole(rows: Sequence[Mapping[str, float]], name: str, octaves: int) -> Ints:
+def _group_rows(rows: Sequence[Mapping[str, float]], name: str, octaves: int) -> Ints:
     """Return groups of rows by a feature: each value, or so many doublings together."""
     values = np.array([row[name] for row in rows])
     return np.asarray(np.log2(values + 1) // octaves if octaves else values, dtype=np.int64)
@@ -187,12 +187,12 @@ def _plain(
     simple = replace(hockney_of(data.probes, network), gamma=0.0)
     busiest = {"max bytes": np.array([row["max bytes"] for row in rows])}
     fitted = fit_nonnegative(_line(("max bytes",)), busiest, data.seconds)
-    found = {
+    estimates = {
         ALPHA_BETA: np.array([seconds_of(simple, *p, fabric) for p in data.phases]),
         MAX_BYTES: fitted.seconds(busiest),
         SIMULATION: np.array([row[SIMULATED] for row in rows]),
     }
-    return {code: agreement(data.seconds, seconds) for code, seconds in found.items()}
+    return {code: agreement(data.seconds, seconds) for code, seconds in estimates.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,11 +230,11 @@ def prepare_machine(
         machine = real_machine(launcher)
         measured = known_as = f"{machine.mpi.family} {machine.mpi.version}"
     else:
-        machine, known = SimulatedMachine(simgrid), platform.hosts_of(simgrid)
-        if missing := [host for host in hosts if host not in known]:
+        machine, hosts_known = SimulatedMachine(simgrid), platform.hosts_of(simgrid)
+        if missing := [host for host in hosts if host not in hosts_known]:
             raise P3SError(f"{simgrid}: has no host {missing[0]}; correct --hosts")
         measured, known_as = f"SimGrid, {simgrid.name}", simgrid.stem
-        hosts, topology = hosts or known, topology or platform.network_of(simgrid)
+        hosts, topology = hosts or hosts_known, topology or platform.network_of(simgrid)
     twice = next((host for k, host in enumerate(hosts) if host in hosts[:k]), None)
     if twice is not None:
         raise UsageError(f"--hosts: {twice} is named twice; --ppn says how many ranks it has")
@@ -244,14 +244,14 @@ def prepare_machine(
         raise P3SError(f"{fabric.about.source}: two of the hosts are one of its nodes")
     shapes(len(hosts), settings)
     order = np.argsort(nodes)
-    told = DatasetHeader(
+    header = DatasetHeader(
         name or known_as,
         network_id(fabric),
         tuple(nodes[order].tolist()),
         tuple(hosts[k] for k in order.tolist()),
         settings,
     )
-    return Ready(told, fabric, machine, {"measured with": measured}, bool(name), topology)
+    return Ready(header, fabric, machine, {"measured with": measured}, bool(name), topology)
 
 
 def learn_machine(
@@ -264,9 +264,9 @@ def learn_machine(
     """
     data = measure_dataset(directory, ready.told, ready.fabric, ready.machine, say)
     say("training")
-    told = ready.told
+    header = ready.told
     facts = {**ready.facts}
-    if told.settings.patterns:
-        facts["patterns beside random pairs"] = ", ".join(told.settings.patterns)
-    model = train(data, ready.fabric, told.machine, told.network, way=way, facts=facts)
+    if header.settings.patterns:
+        facts["patterns beside random pairs"] = ", ".join(header.settings.patterns)
+    model = train(data, ready.fabric, header.machine, header.network, way=way, facts=facts)
     return replace(model, card=replace(model.card, named=ready.named, topology=ready.topology))

@@ -62,7 +62,7 @@ def outside_work(laws: Sequence[ThreadLaw], work: Floats) -> float:
 
 
 def reasons_of(
-    seen: Envelope, off: float, at: Configuration, far: Outside, seconds: Interval
+    envelope: Envelope, off: float, at: Configuration, far: Outside, seconds: Interval
 ) -> Iterator[Reason]:
     """Yield what is doubtful of one configuration; off: how far laws are at the traced runs."""
     if far.threads > 1 or far.on_node > 1:
@@ -70,7 +70,7 @@ def reasons_of(
         yield Reason(
             "outside-threads",
             f"{plural(at.threads, 'thread')} a process and {at.per_node * at.threads} on a node: "
-            f"traced were {_range(seen.threads)}, and {_range(seen.on_node)} on a node",
+            f"traced were {_range(envelope.threads)}, and {_range(envelope.on_node)} on a node",
             f"trace {processes(at.per_node)} of {plural(at.threads, 'thread')} on one node",
             most > 1,
         )
@@ -94,7 +94,7 @@ def reasons_of(
             "compare the iterations of the outermost parallel loops with it",
             False,
         )
-    if at.far and not seen.far:
+    if at.far and not envelope.far:
         yield Reason("outside-place", "no run had threads far from each other", "", False)
     if off > OFF:
         yield Reason(
@@ -110,8 +110,8 @@ def reasons_of(
         )
 
 
-def _range(seen: TracedRange) -> str:
-    return ends(round(seen.low), round(seen.high))
+def _range(traced: TracedRange) -> str:
+    return ends(round(traced.low), round(traced.high))
 
 
 #: Part of the variance of communication's errors that is common to all configurations; the rest
@@ -175,8 +175,8 @@ class Advisor:
         common = random.standard_normal((draws, 1))
         pairs = [(c.processes, c.per_node) for c in configurations]
         same = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
-        own = random.standard_normal((draws, int(same.max()) + 1))[:, same]
-        self._normal = np.sqrt(COMMON) * common + np.sqrt(1.0 - COMMON) * own
+        individual = random.standard_normal((draws, int(same.max()) + 1))[:, same]
+        self._normal = np.sqrt(COMMON) * common + np.sqrt(1.0 - COMMON) * individual
 
     # ---- times
     def computing(self, work: Workload) -> Floats:
@@ -242,11 +242,11 @@ class Advisor:
         chance: Floats,
     ) -> tuple[Choice, ...]:
         columns = (value, times.seconds, times.computing, times.computing / times.seconds)
-        told = value_of(np.stack([x[:, chosen] for x in columns], axis=1))
-        low, high = told.low.tolist(), told.high.tolist()
+        intervals = value_of(np.stack([x[:, chosen] for x in columns], axis=1))
+        low, high = intervals.low.tolist(), intervals.high.tolist()
         out = []
         for k, i in enumerate(chosen.tolist()):
-            middle = told.seconds[:, k].tolist()
+            middle = intervals.seconds[:, k].tolist()
             objective, time = (Interval(middle[j], low[j][k], high[j][k]) for j in (0, 1))
             at = self.configurations[i]
             out.append(
@@ -268,13 +268,13 @@ class Advisor:
 
     def _reasons(self, work: Workload, i: int, time: Interval) -> tuple[Reason, ...]:
         n, threads, on_node = self._outside[:, i].tolist()
-        seen, at = self.laws[0].envelope, self.configurations[i]
-        in_all = 1.0 if seen.rows else at.processes * at.threads / seen.in_all
+        envelope, at = self.laws[0].envelope, self.configurations[i]
+        in_all = 1.0 if envelope.rows else at.processes * at.threads / envelope.in_all
         far = Outside(n, threads, on_node, outside_work(self.laws, work.work[:, i]), in_all)
         times = work.iterations[:, i if work.iterations.shape[1] > 1 else 0]
         share = self._unit * work.work[:, i] * times
         off = float(share @ self._fit / max(float(share.sum()), 1e-300))
-        return (*reasons_of(seen, off, at, far, time), *self.reasons)
+        return (*reasons_of(envelope, off, at, far, time), *self.reasons)
 
     def cells(self, work: Workload, objective: Objective = Objective.TIME) -> tuple[Cell, ...]:
         """Return the heat map: for each number of processes and threads the best configuration."""
@@ -340,23 +340,23 @@ def next_runs(
         raise P3SError("no run is possible to choose from; allow more nodes or counts")
     value = advisor.objective(work, objective)
     uses = uses_of(candidates)
-    seen = [law.at(uses) for law in advisor.laws]
-    parts = zip(seen, candidate_work.work, candidate_work.iterations, strict=True)
+    prepared = [law.at(uses) for law in advisor.laws]
+    parts = zip(prepared, candidate_work.work, candidate_work.iterations, strict=True)
     times = np.sum([law.draws(w) * i for law, w, i in parts], axis=0)
     now = _expect_regret(value, np.full((len(value), len(value)), 1.0 / len(value)))
-    made = []
+    proposals = []
     for k, at in enumerate(candidates):
         weight = _draw_weights(np.log(times[:, k]))
         after = _expect_regret(value, weight)
         cost = float(np.median(times[:, k])) * at.nodes * advisor.node.cores / 3600.0
         named = workloads[k] if len(workloads) else None
-        made.append(NextRun(at, named, now[0], after[0], now[1], after[1], cost))
-    return _in_order(made)
+        proposals.append(NextRun(at, named, now[0], after[0], now[1], after[1], cost))
+    return _in_order(proposals)
 
 
-def _draw_weights(told: Floats) -> Floats:
+def _draw_weights(log_times: Floats) -> Floats:
     """Return how likely each draw is where each in turn is the truth: (truth, draws)."""
-    away = (told[:, None] - told[None, :]) / NOISE
+    away = (log_times[:, None] - log_times[None, :]) / NOISE
     weight = np.exp(-0.25 * np.minimum(away**2, 2000.0))  # noise of the run on both sides
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
@@ -364,23 +364,23 @@ def _draw_weights(told: Floats) -> Floats:
 def _expect_regret(value: Floats, weight: Floats) -> tuple[float, float]:
     """Return the regret of what is chosen with weights, and the spread of the best few."""
     ratio = value / value.min(axis=1, keepdims=True)
-    told = weight @ ratio
-    chosen = told.argmin(axis=1)
+    expected = weight @ ratio
+    chosen = expected.argmin(axis=1)
     regret = float(ratio[np.arange(len(ratio)), chosen].mean() - 1.0)
-    few = np.argsort(told.mean(axis=0), kind="stable")[:FEW]
+    few = np.argsort(expected.mean(axis=0), kind="stable")[:FEW]
     logs = np.log(value[:, few])
     middle = weight @ logs
     spread = np.sqrt(np.maximum(weight @ logs**2 - middle**2, 0.0))
     return max(regret, 0.0), float(spread.mean())
 
 
-def _in_order(made: list[NextRun]) -> tuple[NextRun, ...]:
+def _in_order(runs: list[NextRun]) -> tuple[NextRun, ...]:
     """Return runs by what they tell: regret, then spread; of those alike the cheaper first."""
-    most = max(max(each.gain for each in made), 1e-9)
-    widest = max(max(each.spread - each.spread_after for each in made), 1e-9)
+    most = max(max(each.gain for each in runs), 1e-9)
+    widest = max(max(each.spread - each.spread_after for each in runs), 1e-9)
 
     def rank(each: NextRun) -> tuple[float, float]:
-        told = each.gain / most + 0.5 * (each.spread - each.spread_after) / widest
-        return (-np.floor(told / _ALIKE), each.core_hours)
+        gain = each.gain / most + 0.5 * (each.spread - each.spread_after) / widest
+        return (-np.floor(gain / _ALIKE), each.core_hours)
 
-    return tuple(sorted(made, key=rank))
+    return tuple(sorted(runs, key=rank))

@@ -42,36 +42,36 @@ from p3s.predict.types import KNEE_EFFICIENCY, Count, Prediction, Reason, filter
 _AHEAD = 4
 
 
-def advised_counts(root: Path, asked: Asked, request: Request, progress: Progress) -> AdviceFile:
+def advised_counts(root: Path, query: Asked, request: Request, progress: Progress) -> AdviceFile:
     """Return which process counts have the least of the objective, how sure that is, and why.
 
     Raises UsageError where no count is within the limits, P3SError as predictions do.
     """
-    study = load_study(at_value(root, asked.rest.split(","), progress) if asked.rest else root)
-    if asked.node:
-        settings = replace(request.settings, cores_per_node=asked.node.slots)
+    study = load_study(at_value(root, query.rest.split(","), progress) if query.rest else root)
+    if query.node:
+        settings = replace(request.settings, cores_per_node=query.node.slots)
         request = replace(request, settings=settings)
-    node = asked.node or node_of(study, request)
+    node = query.node or node_of(study, request)
     ensure_model(study, progress)
-    counts = _counts(study, asked, node)
-    _, found = ensure_prediction(study, PredictArguments(tuple(counts), request), progress)
-    rows = [row for row in found.counts if row.n in counts and draw_times(row) is not None]
+    counts = _counts(study, query, node)
+    _, prediction = ensure_prediction(study, PredictArguments(tuple(counts), request), progress)
+    rows = [row for row in prediction.counts if row.n in counts and draw_times(row) is not None]
     if not rows:
         raise P3SError(f"{root}: the run time is not known at {', '.join(map(str, counts))}")
-    value = np.stack([_draws(row, found.base, asked.objective, node) for row in rows], axis=1)
+    value = np.stack([_draws(row, prediction.base, query.objective, node) for row in rows], axis=1)
     chance = np.bincount(value[1:].argmin(axis=1), minlength=len(rows)) / NUMBER
-    told = zip(rows, value.T, regret_of(value[1:]).tolist(), chance.tolist(), strict=True)
-    choices = [_choice(*each, node) for each in told]
+    drawn = zip(rows, value.T, regret_of(value[1:]).tolist(), chance.tolist(), strict=True)
+    choices = [_choice(*each, node) for each in drawn]
     best = min(choices, key=lambda choice: choice.regret).configuration.processes
-    own = _reasons(study, found, best, request, progress)
+    reasons = _reasons(study, prediction, best, request, progress)
     return AdviceFile(
-        asked.rest,
+        query.rest,
         node,
-        asked.nodes,
-        asked.cores,
+        query.nodes,
+        query.cores,
         Advice(
-            asked.objective,
-            tuple(sorted(choices, key=lambda choice: choice.regret)[: asked.top]),
+            query.objective,
+            tuple(sorted(choices, key=lambda choice: choice.regret)[: query.top]),
             len(rows),
         ),
         tuple(
@@ -80,25 +80,25 @@ def advised_counts(root: Path, asked: Asked, request: Request, progress: Progres
         ),
         None,
         "",
-        own,
-        answers=tuple(_answers(rows, best, found, own)),
-        others=tuple(each for each in filter_untrusted(found.reasons) if each not in own),
+        reasons,
+        answers=tuple(_answers(rows, best, prediction, reasons)),
+        others=tuple(each for each in filter_untrusted(prediction.reasons) if each not in reasons),
     )
 
 
-def _counts(study: Study, asked: Asked, node: Node) -> list[int]:
+def _counts(study: Study, query: Asked, node: Node) -> list[int]:
     """Return the counts to choose from: those that are named, else traced ones and doublings."""
     traced = study.signature_counts()
-    known, largest = load_model(study.root).admissible, max(traced)
-    limits = [limit for limit in (asked.cores, asked.nodes * node.slots) if limit]
+    rule, largest = load_model(study.root).admissible, max(traced)
+    limits = [limit for limit in (query.cores, query.nodes * node.slots) if limit]
     top = min(limits, default=_AHEAD * largest)
-    taken = range(1, top + 1) if known is None else candidates(known, top + 1)
+    valid = range(1, top + 1) if rule is None else candidates(rule, top + 1)
     doubled = [largest << k for k in range(1, top.bit_length()) if largest << k <= top]
-    near = (min((n for n in taken if n >= at), default=largest) for at in doubled)
-    found = sorted(n for n in {*(asked.counts or {*traced, *near})} if not limits or n <= top)
-    if not found:
+    near = (min((n for n in valid if n >= at), default=largest) for at in doubled)
+    counts = sorted(n for n in {*(query.counts or {*traced, *near})} if not limits or n <= top)
+    if not counts:
         raise UsageError(f"no process count that can be predicted is within {top} cores")
-    return found
+    return counts
 
 
 def _draws(row: Count, base: Count, objective: Objective, node: Node) -> Floats:
@@ -113,8 +113,8 @@ def _draws(row: Count, base: Count, objective: Objective, node: Node) -> Floats:
 
 def _drawn(row: Count) -> Floats:
     """Return a row's time and its draws, all the same where they are not known: (1 + NUMBER,)."""
-    found = draw_times(row)
-    return np.append(row.time_s, np.full(NUMBER, row.time_s) if found is None else found)
+    drawn = draw_times(row)
+    return np.append(row.time_s, np.full(NUMBER, row.time_s) if drawn is None else drawn)
 
 
 def _choice(row: Count, value: Floats, regret: float, chance: float, node: Node) -> Choice:
@@ -135,24 +135,24 @@ def _choice(row: Count, value: Floats, regret: float, chance: float, node: Node)
 
 
 def _reasons(
-    study: Study, found: Prediction, n: int, request: Request, progress: Progress
+    study: Study, prediction: Prediction, n: int, request: Request, progress: Progress
 ) -> tuple[Reason, ...]:
     """Return what speaks against the prediction of a count, whatever speaks against larger ones."""
-    reasons = found.reasons
-    if n < found.last.n and reasons:
-        counts = sorted({*counts_behind(study), n} - {*range(n + 1, found.last.n + 1)})
+    reasons = prediction.reasons
+    if n < prediction.last.n and reasons:
+        counts = sorted({*counts_behind(study), n} - {*range(n + 1, prediction.last.n + 1)})
         how = estimation(dict.fromkeys(counts, study), counts, request, progress)
         reasons = predict_study(study, counts, replace(how, requested=[n])).reasons
     return tuple(of_advice(reasons))
 
 
 def _answers(
-    rows: Sequence[Count], best: int, found: Prediction, own: Sequence[Reason]
+    rows: Sequence[Count], best: int, prediction: Prediction, own_reasons: Sequence[Reason]
 ) -> Iterator[Answer]:
     """Yield which is the largest efficient count, and whether the time turns after the best."""
 
     def answer(demand: str, condition: str, n: int) -> Answer:
-        whose = replace(found, reasons=tuple(own)) if n <= best else found
+        whose = replace(prediction, reasons=tuple(own_reasons)) if n <= best else prediction
         return settled(demand, parse(condition), whose, n)
 
     least = f"{100 * KNEE_EFFICIENCY:.0f} %"

@@ -53,64 +53,64 @@ from p3s.replay.settings import ReplaySettings
 _LADDER = 4
 
 
-def advise_threads(root: Path, asked: Asked, request: Request, progress: Progress) -> AdviceFile:
+def advise_threads(root: Path, query: Asked, request: Request, progress: Progress) -> AdviceFile:
     """Return the best configurations of a study within limits.
 
     Raises UsageError where no configuration is admissible, P3SError as predictions do.
     """
     study = load_study(root)
     if not has_threads(study):
-        return advised_counts(root, asked, request, progress)
-    if not asked.nodes and not asked.cores:
+        return advised_counts(root, query, request, progress)
+    if not query.nodes and not query.cores:
         raise UsageError("--cores, --nodes: say how many there are, as in --cores 1024 --nodes 64")
-    node = asked.node or node_of(at_threads(study, asked.rest, base_of(study)), request)
-    if asked.threads:
-        check_fits(asked.threads, node)
+    node = query.node or node_of(at_threads(study, query.rest, base_of(study)), request)
+    if query.threads:
+        check_fits(query.threads, node)
     file = ensure_threads(study, node, progress)
-    ensure_base(study, file, asked.rest)
-    case = case_of(study, asked.rest)
+    ensure_base(study, file, query.rest)
+    case = case_of(study, query.rest)
     if not file.laws or case is None:
         raise P3SError(
             f"{root}: no law of threads: no times were taken; run p3s characterize --threads "
             "again with --work cpu"
         )
-    asked = replace(asked, nodes=asked.nodes or -(-asked.cores // node.cores))
-    limits = _limits(case, node, asked)
-    found = admissible(limits)
-    wanted = _ladder(found)
-    counts = sorted({n for each in wanted.values() for n in each})
+    query = replace(query, nodes=query.nodes or -(-query.cores // node.cores))
+    limits = _limits(case, node, query)
+    options = admissible(limits)
+    ladder = _ladder(options)
+    counts = sorted({n for each in ladder.values() for n in each})
     predicted = surface(
         study,
-        PredictionRange(counts, sorted(wanted), asked.rest, node=node),
+        PredictionRange(counts, sorted(ladder), query.rest, node=node),
         request,
         progress,
         only=True,
-        each={threads: tuple(ns) for threads, ns in wanted.items()},
+        each={threads: tuple(ns) for threads, ns in ladder.items()},
     )
     progress.start("comparing configurations")
-    advisor = Advisor(file.laws, found, reasons=doubts(file))
-    work = _workload(case, file.laws, found, predicted, file.base)
-    advice = advisor.advise(work, asked.objective, asked.top)
+    advisor = Advisor(file.laws, options, reasons=doubts(file))
+    work = _workload(case, file.laws, options, predicted, file.base)
+    advice = advisor.advise(work, query.objective, query.top)
     cases = {rest: case_of(study, rest) for rest in inputs_in(study)}
-    known = {rest: each for rest, each in cases.items() if each is not None}
-    run, setting = _next(known, advisor, work, asked, node)
-    own, best = predicted.reasons, advice.best.configuration
+    usable = {rest: each for rest, each in cases.items() if each is not None}
+    run, setting = _next(usable, advisor, work, query, node)
+    reasons, best = predicted.reasons, advice.best.configuration
     if filter_untrusted(
-        own
+        reasons
     ):  # of all configurations: those of the advised one speak for themselves
-        alone = PredictionRange([best.processes], [best.threads], asked.rest, node=node)
-        own = surface(study, alone, request, progress, only=True).reasons
+        alone = PredictionRange([best.processes], [best.threads], query.rest, node=node)
+        reasons = surface(study, alone, request, progress, only=True).reasons
     return AdviceFile(
-        asked.rest,
+        query.rest,
         node,
-        asked.nodes,
-        asked.cores,
+        query.nodes,
+        query.cores,
         advice,
-        advisor.cells(work, asked.objective),
+        advisor.cells(work, query.objective),
         run,
         setting,
-        tuple(of_advice(own, ("wide", "threads-differ"))),
-        others=tuple(each for each in filter_untrusted(predicted.reasons) if each not in own),
+        tuple(of_advice(reasons, ("wide", "threads-differ"))),
+        others=tuple(each for each in filter_untrusted(predicted.reasons) if each not in reasons),
     )
 
 
@@ -132,7 +132,7 @@ def advise(
     """
     if objective not in list(Objective):
         raise UsageError(f"advise: {objective!r} is not one of {', '.join(Objective)}")
-    asked = Asked(
+    query = Asked(
         nodes,
         cores,
         setting,
@@ -141,17 +141,17 @@ def advise(
         top=top,
     )
     request = request_of(AUTO, network, True, ReplaySettings())
-    return advise_threads(root, asked, request, progress).advice
+    return advise_threads(root, query, request, progress).advice
 
 
-def _limits(case: Case, node: Node, asked: Asked) -> Limits:
+def _limits(case: Case, node: Node, query: Asked) -> Limits:
     return Limits(
         node,
-        asked.nodes,
-        asked.cores or None,
-        asked.smt,
-        asked.threads,
-        asked.counts or (lambda n: admits(case.work.model.admissible, n)),
+        query.nodes,
+        query.cores or None,
+        query.smt,
+        query.threads,
+        query.counts or (lambda n: admits(case.work.model.admissible, n)),
         _footprint(case.filled) if node.memory else None,
     )
 
@@ -161,10 +161,10 @@ def _footprint(filled_at: Mapping[int, float]) -> Callable[[int], float] | None:
 
     Between traced counts straight in the logarithms, beyond as at the last.
     """
-    known = sorted(filled_at.items())
-    if not known:
+    known_filled = sorted(filled_at.items())
+    if not known_filled:
         return None
-    counts, nbytes = zip(*known, strict=True)
+    counts, nbytes = zip(*known_filled, strict=True)
 
     def filled(n: int) -> float:
         between = float(np.interp(np.log(n), np.log(counts), nbytes))
@@ -173,16 +173,16 @@ def _footprint(filled_at: Mapping[int, float]) -> Callable[[int], float] | None:
     return filled
 
 
-def _ladder(found: Sequence[Configuration]) -> dict[int, list[int]]:
+def _ladder(configurations: Sequence[Configuration]) -> dict[int, list[int]]:
     """Return, for each number of threads, counts to predict: the ends and some between."""
     of: dict[int, set[int]] = {}
-    for each in found:
+    for each in configurations:
         of.setdefault(each.threads, set()).add(each.processes)
     out = {}
-    for threads, some in of.items():
-        counts = np.array(sorted(some))
-        wanted = np.geomspace(counts[0], counts[-1], min(_LADDER, len(counts)))
-        at = [int(np.abs(np.log(counts / n)).argmin()) for n in wanted]
+    for threads, processes in of.items():
+        counts = np.array(sorted(processes))
+        points = np.geomspace(counts[0], counts[-1], min(_LADDER, len(counts)))
+        at = [int(np.abs(np.log(counts / n)).argmin()) for n in points]
         out[threads] = sorted({int(counts[k]) for k in at})
     return out
 
@@ -190,7 +190,7 @@ def _ladder(found: Sequence[Configuration]) -> dict[int, list[int]]:
 def _workload(
     case: Case,
     laws: Sequence[object],
-    found: Sequence[Configuration],
+    configurations: Sequence[Configuration],
     predicted: Surface,
     base_threads: int,
 ) -> Workload:
@@ -202,14 +202,14 @@ def _workload(
     the laws', iterations are raised to it.
     """
     phases = [law.phase for law in laws]  # type: ignore[attr-defined]
-    counts = sorted({each.processes for each in found})
+    counts = sorted({each.processes for each in configurations})
     work, times = case.work.over(counts)
-    at = np.searchsorted(counts, [each.processes for each in found])
+    at = np.searchsorted(counts, [each.processes for each in configurations])
     ratio = _busiest(predicted, counts, work, times, base_threads)
     return Workload(
         np.maximum(work[at][:, phases].T, 1e-300),
         (times * ratio[:, None])[at][:, phases].T,
-        Value(*np.array([_of_messages(each, predicted) for each in found]).T),
+        Value(*np.array([_of_messages(each, predicted) for each in configurations]).T),
         work_error=_work_error(predicted),
     )
 
@@ -255,36 +255,36 @@ def _work_error(predicted: Surface) -> float:
 
 
 def _next(
-    cases: Mapping[str, Case], advisor: Advisor, work: Workload, asked: Asked, node: Node
+    cases: Mapping[str, Case], advisor: Advisor, work: Workload, query: Asked, node: Node
 ) -> tuple[NextRun | None, str]:
     """Return the run on one node that narrows the decision most, and the values of its input.
 
     None where none is possible. Runs of all values that have a model are candidates.
     """
     rests = list(cases)
-    found = [_candidates(case, asked, node, advisor) for case in cases.values()]
-    candidates = [at for some, _ in found for at in some]
+    works = [_candidates(case, query, node, advisor) for case in cases.values()]
+    candidates = [at for runs, _ in works for at in runs]
     if not candidates:
-        return None, asked.rest
-    each, times = (np.concatenate([told[k] for _, told in found], axis=1) for k in (0, 1))
+        return None, query.rest
+    each, times = (np.concatenate([part[k] for _, part in works], axis=1) for k in (0, 1))
     none = np.zeros(len(candidates))
-    told = Workload(each, times, Value(none, none, none))
-    of = [float(k) for k, (some, _) in enumerate(found) for _ in some]
-    best = next_runs(advisor, work, candidates, told, objective=asked.objective, workloads=of)[0]
+    load = Workload(each, times, Value(none, none, none))
+    of = [float(k) for k, (runs, _) in enumerate(works) for _ in runs]
+    best = next_runs(advisor, work, candidates, load, objective=query.objective, workloads=of)[0]
     return best, rests[int(best.workload or 0)]
 
 
 def _candidates(
-    case: Case, asked: Asked, node: Node, advisor: Advisor
+    case: Case, query: Asked, node: Node, advisor: Advisor
 ) -> tuple[list[Configuration], tuple[np.ndarray, np.ndarray]]:
     """Return runs on one node that are possible, and their work and iterations by phase."""
-    limits = replace(_limits(case, node, asked), nodes=1, cores=None, footprint=None)
+    limits = replace(_limits(case, node, query), nodes=1, cores=None, footprint=None)
     largest = 4 * max(case.work.model.counts)
-    some = [c for c in admissible(limits) if c.processes <= largest and not c.far]
+    configurations = [c for c in admissible(limits) if c.processes <= largest and not c.far]
     phases = [law.phase for law in advisor.laws]
-    counts = sorted({c.processes for c in some})
-    if not some:
+    counts = sorted({c.processes for c in configurations})
+    if not configurations:
         return [], (np.zeros((len(phases), 0)), np.zeros((len(phases), 0)))
     each, times = case.work.over(counts)
-    at = np.searchsorted(counts, [c.processes for c in some])
-    return some, (np.maximum(each[at][:, phases].T, 1e-300), times[at][:, phases].T)
+    at = np.searchsorted(counts, [c.processes for c in configurations])
+    return configurations, (np.maximum(each[at][:, phases].T, 1e-300), times[at][:, phases].T)

@@ -83,8 +83,8 @@ ADVICE = FileFormat("p3s.advice", 1, AdviceFile, again="run p3s advise again")
 
 def reasons_of(file: AdviceFile) -> list[Reason]:
     """Return everything that speaks against the best choice, each code once."""
-    found = {reason.code: reason for reason in file.reasons}
-    return list({**found, **{r.code: r for r in file.advice.best.reasons}}.values())
+    reasons_by_code = {reason.code: reason for reason in file.reasons}
+    return list({**reasons_by_code, **{r.code: r for r in file.advice.best.reasons}}.values())
 
 
 def render(file: AdviceFile, command: str) -> str:
@@ -149,8 +149,8 @@ def _objective(objective: Objective, value: Interval) -> str:
 def choices(file: AdviceFile) -> str:
     """Return the best configurations as a table."""
     head, cells = table_of(file.advice)
-    kept = [k for k, name in enumerate(head) if not (file.answers and name in _OF_THREADS)]
-    return table([[row[k] for k in kept] for row in cells], [head[k] for k in kept], left=0)
+    places = [k for k, name in enumerate(head) if not (file.answers and name in _OF_THREADS)]
+    return table([[row[k] for k in places] for row in cells], [head[k] for k in places], left=0)
 
 
 def table_of(advice: Advice) -> tuple[list[str], list[list[str]]]:
@@ -182,8 +182,8 @@ def shown_cells(file: AdviceFile) -> list[Cell]:
     """Return the fields of a picture: those of some process counts, the advised ones among them."""
     counts = sorted({cell.processes for cell in file.cells})
     chosen = {choice.configuration.processes for choice in file.advice.choices}
-    shown = {*thin_values(counts, MOST_ROWS), *chosen}
-    return [cell for cell in file.cells if cell.processes in shown]
+    rows_shown = {*thin_values(counts, MOST_ROWS), *chosen}
+    return [cell for cell in file.cells if cell.processes in rows_shown]
 
 
 def load(root: Path) -> AdviceFile | None:
@@ -207,13 +207,13 @@ def grid(file: AdviceFile) -> str:
         [str(n), *(value_text(file.advice.objective, at.get((n, t))) for t in threads)]
         for n in sorted({cell.processes for cell in file.cells})
     ]
-    shown = thin_values(rows, MOST_ROWS)
-    less = f"\n{len(shown)} of {len(rows)} counts; the others are in advice.json"
+    rows_shown = thin_values(rows, MOST_ROWS)
+    less = f"\n{len(rows_shown)} of {len(rows)} counts; the others are in advice.json"
     name = (
         [NAMES[file.advice.objective]] if file.answers else [plural(t, "thread") for t in threads]
     )
-    text = table(shown, ["processes", *name], left=0)
-    return text + (less if len(shown) < len(rows) else "")
+    text = table(rows_shown, ["processes", *name], left=0)
+    return text + (less if len(rows_shown) < len(rows) else "")
 
 
 def value_text(objective: Objective, cell: Cell | None) -> str:

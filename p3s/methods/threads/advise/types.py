@@ -59,15 +59,15 @@ def admissible(limits: Limits) -> tuple[Configuration, ...]:
     Errors: UsageError, in one line, for limits that no configuration can meet.
     """
     _check(limits)
-    found = dict.fromkeys(
+    configurations = dict.fromkeys(
         each
         for threads in _threads(limits)
         for per_node in _per_node(limits, threads)
         for each in _fill_nodes(limits, threads, per_node)
     )
-    if not found:
+    if not configurations:
         raise UsageError(f"no configuration of {_bounds(limits)} is admissible; {_loosen(limits)}")
-    return tuple(sorted(found))
+    return tuple(sorted(configurations))
 
 
 def uses_of(configurations: Sequence[Configuration]) -> Uses:
@@ -111,8 +111,8 @@ def _threads(limits: Limits) -> list[int]:
     room = node.slots if limits.smt else node.cores
     sockets = int(node.socket_of.tolist().count(0))
     fills = {node.domains[0], sockets, node.cores, room}
-    some = limits.threads or sorted({1 << k for k in range(room.bit_length())} | fills)
-    return [t for t in some if t <= room]
+    candidates = limits.threads or sorted({1 << k for k in range(room.bit_length())} | fills)
+    return [t for t in candidates if t <= room]
 
 
 def _per_node(limits: Limits, threads: int) -> list[int]:
@@ -196,16 +196,16 @@ class Asked:
     top: int = 3
 
 
-def of_advice(reasons: Sequence[Reason], own: Collection[str] = ()) -> Iterator[Reason]:
+def of_advice(reasons: Sequence[Reason], own_codes: Collection[str] = ()) -> Iterator[Reason]:
     """Yield reasons of predictions that are ones of advice, too.
 
-    own: codes of which an advisor has its own. Configurations whose input grows with the
+    own_codes: codes of which an advisor has its own. Configurations whose input grows with the
     processes cannot be compared by their times.
     """
     for reason in reasons:
         if reason.code == "same-work":
             yield replace(reason, untrustworthy=True)
-        elif reason.code not in own:
+        elif reason.code not in own_codes:
             yield reason
 
 
