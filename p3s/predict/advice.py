@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from p3s.laws.sums import PER_DOUBLING
+from p3s.laws.statistics import PER_DOUBLING
 from p3s.predict.commands import Proposals
 from p3s.predict.distribution import draws, ends_of
 from p3s.predict.estimated import TYPICAL
