@@ -42,6 +42,8 @@ from p3s.laws.worklaws import WorkLaw as WorkLaw
 
 #: Largest denominator of a coefficient, and of a multiple of a shape in parameters.
 MAX_DENOMINATOR, MAX_MULTIPLE = 64, 1024
+#: Bits a law other than a multiple must save over the values it explains.
+MARGIN = 4.0
 #: What a law costs besides its shapes and numbers: each further shape of a sum, and other forms.
 FORM_BITS = 4.0
 
@@ -65,14 +67,14 @@ class Candidate:
     """A law that meets every value: its price in bits and the numbers fitted.
 
     points: values that the law's own terms tell apart; margin: bits it must save over the list of
-    values, which else is a rival of it, to be believed; sure: it needs no such evidence.
+    values to be believed; sure: it needs no such evidence.
     """
 
     expr: Expr
     bits: float
     free: int
     points: int
-    margin: float = RIVAL_BITS
+    margin: float = MARGIN
     sure: bool = False
 
 
@@ -120,7 +122,7 @@ def in_parameters(settings: Settings, values: Sequence[Fraction]) -> list[Candid
     found = list(_Search(settings, values, parameter_basis(settings), chosen=True).sums())
     if m > 2:
         found += [Candidate(*share, m) for share in shares.find_rounded_shares(settings, values)]
-    return _filter_candidates(found, listed_bits(values) + (0.0 if m > 2 else RIVAL_BITS))
+    return _filter_candidates(found, listed_bits(values) + (0.0 if m > 2 else MARGIN))
 
 
 def listed_bits(values: Sequence[int | Fraction]) -> float:
@@ -202,7 +204,7 @@ class _Search:
         shape = parts[0]
         told = not self.chosen or shape.expr[0] == "sym" or len(set(self.y)) > 2
         sure = not shape.factors and (self.chosen or coef[0].denominator == 1)
-        margin = RIVAL_BITS if shape.factors else 0.0
+        margin = MARGIN if shape.factors else 0.0
         return Candidate(expr, bits, 1 if told else 2, m, margin, sure)
 
     def solved(self, parts: Sequence[Shape]) -> list[Fraction] | None:

@@ -26,6 +26,7 @@ from p3s.base.errors import P3SError
 from p3s.laws import expr as ex
 from p3s.laws import symbolic
 from p3s.laws.counts import (
+    MARGIN,
     Law,
     candidates,
     in_parameters,
@@ -38,7 +39,6 @@ from p3s.laws.counts import (
 from p3s.laws.exact import Symbols, bits_of, exact_value, value_at
 from p3s.laws.expr import Expr, mul, num
 from p3s.laws.shares import remainder
-from p3s.laws.statistics import RIVAL_BITS
 from p3s.laws.worklaws import Powers, WorkLaw, fit_powers, fit_work
 
 #: Where a value was seen: a process count, or a mapping of symbols.
@@ -328,7 +328,7 @@ def _but_for_some(
         if found is None or found.law is None or found.law.points < found.free + 2:
             continue
         bits = found.bits + sum(bits_of(int(values[k])) + math.log2(m) for k in some)
-        if bits + RIVAL_BITS <= listed and (best is None or bits < best[0]):
+        if bits + MARGIN <= listed and (best is None or bits < best[0]):
             off = ", ".join(
                 f"{values[k]:g} at {envs[k]['n']} (the law says {found.value(envs[k]):g})"
                 for k in some
