@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from math import exp, lgamma, log, pi
+from math import lgamma, log, pi
 from statistics import NormalDist
 
 import numpy as np
 
-from p3s.laws.statistics import FLOAT_ERROR, quantiles
+from p3s.laws.statistics import FAR, FLOAT_ERROR, quantiles
 
 #: (power of n, power of log2 n) with the logarithm of the prior weight, common terms first:
 #: computation, serial part, stages of collectives, linear costs, surfaces of 2-D and
@@ -37,17 +37,21 @@ CONSTANT = 1
 SHARE, EACH_TERM = 0.1, -0.5
 #: What a growing or surface term costs when there is no constant term: programs have overheads.
 NO_CONSTANT = 2.0
-#: Prior of the relative error: as if one of this size had been seen; the less the more repeats
-#: there are to tell.
-PRIOR_ERROR = 0.005
-#: Standard errors below zero at which a coefficient is surely negative.
-SURE = 3.0
-#: Models that weigh less than the best by this factor are left out.
-WINDOW = 20.0
-#: Share of the mixture inside the interval; the share that holds the truth is measured
-#: (benchmarks/laws.py).
-INSIDE = 0.86
-DRAWS = 256
+#: Prior of the relative error: as if PRIOR_DOF errors of size PRIOR_ERROR had been seen; the less
+#: the more repeats there are to tell.
+PRIOR_DOF, PRIOR_ERROR = 1.0, 0.005
+#: Models that weigh less than the best by this factor are left out; if they are the best with a
+#: term more, by the second one, by the third one where no repeats tell the size of the error.
+WINDOW, WINDOW_LARGER, WINDOW_SINGLE = 1e3, 6.0, 50.0
+#: Least weight, relative to the best, of the best model with a constant: a serial part too small
+#: to be seen may still be there.
+UNSEEN_CONSTANT = 1.5
+#: Share of the mixture inside the interval. Below 0.9 because models that are kept out of
+#: caution widen it: the share that holds the truth is measured (benchmarks/laws.py).
+INSIDE = 0.87
+DRAWS, MAX_MODELS = 256, 16
+#: How well the law has to agree with the mixture at FAR times the largest count.
+MIDDLE = 0.8
 
 
 def select_terms(parts: np.ndarray, error: np.ndarray | float) -> np.ndarray:
@@ -211,46 +215,107 @@ class Model:
 def mixture(points: Points) -> list[Model]:
     """Return the models that are not clearly worse than the best, best first.
 
-    Weights sum to one. Fewer terms than distinct counts, at most MAX_TERMS. None where models with
-    a term that may be below zero alone are clearly better than all others.
+    Weights sum to one. Fewer terms than distinct counts, at most MAX_TERMS.
     """
     most = max(1, min(MAX_TERMS, len(points.n) - 1))
-    found = [model for f in fits(points, most) for model in _models(f, points)]
-    best = max((m.weight for m in found), default=0.0)
-    found = [m for m in found if m.weight > best - log(WINDOW) and m.draw_weight.any()]
-    weights = [exp(m.weight - best) for m in found]
-    kept = [replace(m, weight=w / sum(weights)) for m, w in zip(found, weights, strict=True)]
-    return sorted(kept, key=lambda m: (-m.weight, m.which))
+    assumed = PRIOR_DOF / (1 + points.total - len(points.n))
+    ranked: list[tuple[float, tuple[int, ...], float, float, float, np.ndarray, np.ndarray]] = []
+    for f in fits(points, most):
+        k = f.which.shape[1]
+        dof = points.total - k + assumed
+        square = points.spread + (f.residual**2).sum(axis=1) + assumed * PRIOR_ERROR**2
+        error = np.sqrt((f.factor**2).sum(axis=2) * (square / dof)[:, None])
+        t = f.share / np.maximum(error, 1e-300)
+        likely = f.logdet - dof / 2 * np.log(pi * square) + lgamma(dof / 2) + f.prior
+        guess = likely - (
+            np.where(t < 0, t * t / 2 + 0.7, 0.0) + np.log(np.maximum(f.share, error) + SHARE)
+        ).sum(axis=1)
+        guess[np.any(t < -3.0, axis=1)] = -np.inf
+        ranked += [
+            (
+                -float(guess[i]),
+                tuple(f.which[i].tolist()),
+                float(likely[i]),
+                float(square[i]),
+                dof,
+                f.share[i],
+                f.factor[i],
+            )
+            for i in np.argsort(-guess, kind="stable")[:MAX_MODELS]
+            if np.isfinite(guess[i])
+        ]
+    ranked.sort(key=lambda c: c[:2])
+    found = [
+        m
+        for c in ranked[:MAX_MODELS]
+        if c[0] - ranked[0][0] < log(WINDOW) and (m := _draw_coefficients(*c[1:])) is not None
+    ]
+    return _window(found, WINDOW_LARGER if points.total > len(points.n) else WINDOW_SINGLE)
 
 
-def _models(f: Fits, points: Points) -> Iterator[Model]:
-    """Yield the models of so many terms, each with the logarithm of its weight.
+def _draw_coefficients(
+    which: tuple[int, ...],
+    likely: float,
+    square: float,
+    dof: float,
+    share: np.ndarray,
+    factor: np.ndarray,
+) -> Model | None:
+    """Return a model with draws of its coefficients, those that are not negative."""
+    normal, _ = _draws()
+    draws = share + (factor @ (normal[: len(which)] * (_error_factors(dof) * np.sqrt(square)))).T
+    draws = draws[draws.min(axis=1) >= 0]
+    if not len(draws):
+        return None
+    weight = 1.0 / np.prod((draws + SHARE) * log(1.0 + 1.0 / SHARE), axis=1)
+    total = float(weight.sum())
+    return Model(
+        which,
+        np.maximum(share, 0.0),
+        likely + log(total / DRAWS),
+        float(np.sqrt(square / dof)),
+        draws,
+        weight / total,
+    )
 
-    Coefficients are drawn as the points leave them open; draws below zero weigh nothing. A model
-    without others has the weight of these, but none of its draws has one; a model with a term that
-    is surely below zero is none.
-    """
-    k = f.which.shape[1]
-    assumed = 1.0 / (1 + points.total - len(points.n))
-    dof = points.total - k + assumed
-    square = points.spread + (f.residual**2).sum(axis=1) + assumed * PRIOR_ERROR**2
-    likely = f.logdet - dof / 2 * np.log(pi * square) + lgamma(dof / 2) + f.prior
-    normal = _draws()[0][:k] * _error_factors(dof)
-    spread = (f.factor @ normal).transpose(0, 2, 1) * np.sqrt(square)[:, None, None]
-    draws = f.share[:, None, :] + spread
-    weight = 1.0 / np.prod((np.abs(draws) + SHARE) * log(1.0 + 1.0 / SHARE), axis=2)
-    there = weight * (draws.min(axis=2) >= 0)
-    total = np.where(there.any(axis=1), there.sum(axis=1), weight.sum(axis=1))
-    sure = f.share < -SURE * np.sqrt((f.factor**2).sum(axis=2) * (square / dof)[:, None])
-    for i in np.flatnonzero(~sure.any(axis=1)).tolist():
-        share, error = np.maximum(f.share[i], 0.0), float(np.sqrt(square[i] / dof))
-        level = float(likely[i] + log(total[i] / DRAWS))
-        yield Model(tuple(f.which[i].tolist()), share, level, error, draws[i], there[i] / total[i])
+
+def _window(models: list[Model], larger_by: float) -> list[Model]:
+    """Iteration logarithms into weights and leave out what is clearly worse than the best."""
+    if not models:
+        return []
+    best = max(models, key=lambda m: m.weight)
+    ratio = {m.which: float(np.exp(m.weight - best.weight)) for m in models}
+    for m in models:
+        larger = set(m.which) > set(best.which)
+        if larger and set(m.which) - set(best.which) == {CONSTANT}:
+            ratio[m.which] = max(ratio[m.which], UNSEEN_CONSTANT)
+        elif ratio[m.which] < (1 / larger_by if larger else 1 / WINDOW):
+            ratio[m.which] = 0.0
+    total = sum(ratio.values())
+    kept = [replace(m, weight=ratio[m.which] / total) for m in models if ratio[m.which] > 0]
+    return sorted(kept, key=lambda m: (m.which != best.which, -m.weight, m.which))
 
 
 def choose_model(models: Sequence[Model], points: Points) -> Model:
-    """Return the likeliest model, without the terms that are below what the points can show."""
-    model = models[0]
+    """Return the likeliest model among those that do not contradict the others further on.
+
+    Points with large errors may leave many models, of which the likeliest is no more than one
+    voice: at FAR times the largest count it has to lie within the middle of the mixture.
+    """
+    at = columns(points.n[-1:] * FAR, float(points.n[-1]))[0]
+    values, weight = _values(models, at[None, :])
+    order = np.argsort(values[:, 0], kind="stable")
+    upto = np.cumsum(weight[order])
+    low, high = (
+        np.interp((1 - MIDDLE) / 2, upto, values[order, 0]),
+        np.interp((1 + MIDDLE) / 2, upto, values[order, 0]),
+    )
+    inside = [m for m in models if low <= float(at[list(m.which)] @ m.share) <= high]
+    return _drop_weak_terms((inside or list(models))[0], models, points)
+
+
+def _drop_weak_terms(model: Model, models: Sequence[Model], points: Points) -> Model:
+    """Return a model without the terms that are below what the points can show."""
     parts = (
         columns(points.n, float(points.n[-1]))[:, list(model.which)]
         * model.share
