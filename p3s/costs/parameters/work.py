@@ -161,8 +161,7 @@ def _of_parameters(names: Sequence[str]) -> list[Feature]:
         if not 0 < sum(powers) <= 3:
             continue
         whole = mul(*(power(sym(name), e) for name, e in zip(names, powers, strict=True) if e))
-        for expr, bits in shapes:
-            out.append(Feature(mul(whole, expr), bits + 0.1 * sum(powers)))
+        out += [Feature(mul(whole, e), bits + 0.1 * sum(powers)) for e, bits in shapes]
         out.append(Feature(mul(whole, power(n, -1)), SELDOM + 0.2 + 0.1 * sum(powers), ONCE))
         out.append(Feature(whole, SELDOM + 0.1 * sum(powers), ONCE))
     for name in names:
