@@ -37,21 +37,15 @@ from p3s.laws.exact import (
     parameter_basis,
 )
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
+from p3s.laws.statistics import FAR, FLOAT_ERROR, RIVAL_BITS
 from p3s.laws.worklaws import WorkLaw as WorkLaw
 
 #: Largest denominator of a coefficient, and of a multiple of a shape in parameters.
 MAX_DENOMINATOR, MAX_MULTIPLE = 64, 1024
-#: How closely floats meet the values of a law that is then checked exactly, and of one that is
-#: irrational.
-REL_TOL, LAST_DIGITS = 1e-9, 1e-10
-
 #: Bits a law other than a multiple must save over the values it explains.
 MARGIN = 4.0
 #: What a law costs besides its shapes and numbers: each further shape of a sum, and other forms.
-TERM_BITS, LIMIT_BITS, PARITY_BITS = 4.0, 4.0, 4.0
-#: A law that costs so many bits more than the chosen one is no rival; rivals count where they
-#: differ up to RIVALS_AT times the largest count. So many are kept of laws in parameters.
-RIVAL_BITS, RIVALS_AT, MOST_RIVALS = 4.0, 16, 3
+FORM_BITS = 4.0
 
 
 @dataclass(frozen=True)
@@ -164,7 +158,7 @@ class _Search:
         if not self.floats:
             return all(exact_value(expr, e) == v for e, v in zip(self.envs, self.y, strict=True))
         told = np.array([float(evaluate(expr, e)) for e in self.envs])
-        return bool(np.all(np.abs(told - self.values) <= LAST_DIGITS * np.abs(self.values)))
+        return bool(np.all(np.abs(told - self.values) <= FLOAT_ERROR * np.abs(self.values)))
 
     def sums(self, most: int = 3) -> Iterator[Candidate]:
         """Try sums of up to ``most`` terms, a number times a shape or a number alone.
@@ -206,7 +200,7 @@ class _Search:
         if size > 1:
             points = len(np.unique(self.basis.values[list(terms)], axis=1).T)
             further = sum(p.expr != num(1) for p in parts) - 1
-            return Candidate(expr, bits + TERM_BITS * further, size, points)
+            return Candidate(expr, bits + FORM_BITS * further, size, points)
         shape = parts[0]
         told = not self.chosen or shape.expr[0] == "sym" or len(set(self.y)) > 2
         sure = not shape.factors and (self.chosen or coef[0].denominator == 1)
@@ -253,7 +247,7 @@ class _Search:
                 beyond = [exact_value(c.expr, self.envs[i]) for i in rest]
                 expr = [op, c.expr, num(limit)]
                 if sum(v != limit for v in beyond) >= 2 and self.meets(expr):
-                    yield Candidate(expr, LIMIT_BITS + c.bits + bits_of(limit), 2, len(self.y))
+                    yield Candidate(expr, FORM_BITS + c.bits + bits_of(limit), 2, len(self.y))
 
     def by_parity(self, ndims: int) -> Iterator[Candidate]:
         """Try one multiple where log2(n) is even and another where it is odd."""
@@ -278,7 +272,7 @@ class _Search:
             even, odd = parts
             expr = add(mul(add(num(1), mul(num(-1), parity)), even.expr), mul(parity, odd.expr))
             if self.meets(expr):
-                yield Candidate(expr, PARITY_BITS + even.bits + odd.bits, 2, len(self.y))
+                yield Candidate(expr, FORM_BITS + even.bits + odd.bits, 2, len(self.y))
 
 
 def _small(x: float) -> Fraction | None:
@@ -286,7 +280,7 @@ def _small(x: float) -> Fraction | None:
     if not math.isfinite(x):
         return None
     f = Fraction(x).limit_denominator(MAX_DENOMINATOR)
-    return f if abs(float(f) - x) <= REL_TOL * max(1.0, abs(x)) else None
+    return f if abs(float(f) - x) <= FLOAT_ERROR * max(1.0, abs(x)) else None
 
 
 def rivals_of(
@@ -299,12 +293,12 @@ def rivals_of(
     """
     top = max(envs, key=lambda e: e["n"])
     ns = [e["n"] for e in envs]
-    same: tuple[int, ...] = (2, 3, 4, RIVALS_AT)
+    same: tuple[int, ...] = (2, 3, 4, FAR)
     other: tuple[int, ...] = ()
     if all(n & (n - 1) == 0 for n in ns):
-        same, other = (2, 4, RIVALS_AT), (3,)
+        same, other = (2, 4, FAR), (3,)
     elif all(math.isqrt(n) ** 2 == n for n in ns):
-        same, other = (4, 9, RIVALS_AT), (2, 3)
+        same, other = (4, 9, FAR), (2, 3)
     formal = _apart(found, [_larger(top, factor) for factor in same])
     elsewhere = _apart(found, [_larger(top, factor) for factor in other])
     return formal, [expr for expr in elsewhere if expr not in formal]
@@ -314,7 +308,7 @@ def parameter_rivals(found: Sequence[Candidate], settings: Settings) -> list[Exp
     """Return laws about as short as the first that differ from it at larger parameters."""
     top = {name: max(s[name] for s in settings) for name in settings[0]}
     there = [{name: v * factor for name, v in top.items()} for factor in (2, 4)]
-    return _apart(found, there)[:MOST_RIVALS]
+    return _apart(found, there)
 
 
 def _larger(top: Mapping[str, int], factor: int) -> dict[str, int]:

@@ -26,6 +26,7 @@ from p3s.laws.expr import (
     round_values,
     sym,
 )
+from p3s.laws.statistics import FLOAT_ERROR
 
 #: Values of symbols: whole numbers (n, extents) or fractions (parameters of the input).
 Symbols = Mapping[str, int | Fraction]
@@ -179,8 +180,6 @@ PRODUCT_BITS, NUMBER_BITS = 2.0, 3.0
 #: So many of the cheapest shapes are tried in sums of several, of those without such operators: a
 #: number beside a shape is a term of its own, and what is rounded comes with a number alone.
 FEW, ROUNDING = 14, frozenset({"add", "floor", "ceil", "exp2", "min"})
-#: Share of the largest value by which a sum may be off for its exact value to be looked at.
-CLOSE = 1e-9
 #: Where numbers were seen: the symbols at each point.
 Envs = Sequence[Symbols]
 #: Values of parameters of the input, one mapping per run.
@@ -318,7 +317,7 @@ class Basis:
         if size not in self._residuals:
             self._residuals[size] = self._solved(size)
         sets, left = self._residuals[size]
-        close = np.all(np.abs(left @ values) <= CLOSE * np.abs(values).max(), axis=1)
+        close = np.all(np.abs(left @ values) <= FLOAT_ERROR * np.abs(values).max(), axis=1)
         return [tuple(one) for one in sets[close].tolist()]
 
     @cached_property
@@ -340,7 +339,7 @@ class Basis:
             return sets[:0], np.zeros((0, x.shape[1], x.shape[1]))
         x = x / np.maximum(np.abs(x).max(axis=1, keepdims=True), 1e-300)
         u, s, _ = np.linalg.svd(x, full_matrices=False)
-        sure = s[:, -1] > CLOSE
+        sure = s[:, -1] > FLOAT_ERROR
         return sets[sure], np.eye(x.shape[1]) - u[sure] @ u[sure].transpose(0, 2, 1)
 
 

@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from p3s.laws.statistics import quantiles
+from p3s.laws.statistics import FAR, FLOAT_ERROR, quantiles
 
 #: (power of n, power of log2 n) with the logarithm of the prior weight, common terms first:
 #: computation, serial part, stages of collectives, linear costs, surfaces of 2-D and
@@ -31,8 +31,6 @@ SHAPES: tuple[tuple[Fraction, int, float], ...] = (
 )
 MAX_TERMS = 3
 CONSTANT = 1
-#: Error of a value without noise: the last digits of a float.
-FLOAT_ERROR = 1e-10
 
 #: Prior of a term's share s of the value at the largest count: 1/(s + SHARE), so that small
 #: terms are not ruled out before they are seen; each further term costs EACH_TERM.
@@ -52,8 +50,8 @@ UNSEEN_CONSTANT = 1.5
 #: caution widen it: the share that holds the truth is measured (benchmarks/laws.py).
 INSIDE = 0.87
 DRAWS, MAX_MODELS = 256, 16
-#: Where and how well the law has to agree with the mixture.
-FAR, MIDDLE = 16, 0.8
+#: How well the law has to agree with the mixture at FAR times the largest count.
+MIDDLE = 0.8
 
 
 def select_terms(parts: np.ndarray, error: np.ndarray | float) -> np.ndarray:

@@ -15,8 +15,14 @@ Z90 = 1.645
 #: Lower end, median and upper end of a 90 % interval, as shares of the draws.
 LOW_MEDIAN_HIGH = (0.05, 0.5, 0.95)
 
+#: Relative error of what is computed in floats: smaller ones are none.
+FLOAT_ERROR = 1e-9
 #: Equations that cost so many bits more than the cheapest are no rivals of it.
 RIVAL_BITS = 5.0
+#: The half width of an interval grows by this share of it with each doubling beyond all counts.
+PER_DOUBLING = 0.5
+#: Laws that may be true as well are compared at so many times the largest count.
+FAR = 16
 #: Ratio up to which two amounts of work may be the same one, at one count or at several.
 SAME_WITHIN = 1.5
 

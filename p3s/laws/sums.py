@@ -1,9 +1,10 @@
 """Sums of few non-negative terms for what is measured, over process counts: one search, in bits.
 
 A sum costs the bits of its terms, those that name each further one among all, and for every count
-the logarithm of its relative error where counts are left out. All is done on Gram matrices per
-count, so that leaving counts out costs no pass over the samples and hundreds of sets of terms are
-solved at once. What costs RIVAL_BITS more than the cheapest is no rival of it.
+the logarithm of its relative error where counts are left out. Coefficients are solved for on Gram
+matrices per count, so that leaving counts out costs no pass over the samples and hundreds of sets
+of terms are solved at once; errors are those of the samples, which the digits of a float alone
+limit: a small term of exact work shows. What costs RIVAL_BITS more than the cheapest is no rival.
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
-from p3s.laws.statistics import RIVAL_BITS, nonnegative
+from p3s.laws.statistics import FLOAT_ERROR, RIVAL_BITS, nonnegative
 
 #: Bits of a term that is not common, of what is done once in a run, and of what grows with the
 #: count: wrong by far at large counts where it fits by chance.
 RARE, SELDOM, GROWING = 1.5, 6.0, 10.0
 #: Sums that are kept beside the cheapest.
 MOST_RIVALS = 8
-#: Relative error that clocks and counters have anyway.
-ROUNDING = 1e-5
 #: A sum that is off by this at the counts that it is fitted to is none.
 WRONG = 0.5
 #: In-sample errors times this stand for those at counts left out.
@@ -34,10 +33,6 @@ IN_SAMPLE = 5.0
 MOST_TERMS, BEAM = 4, 16
 #: Weight of the squared errors of single ranks; the rest is that of the mean over the ranks.
 SPREAD = 0.1
-#: Least determinant of a Gram matrix of unit columns.
-SINGULAR = 1e-9
-#: The half width of an interval grows by this share of it with each doubling beyond all counts.
-PER_DOUBLING = 0.5
 
 
 def shapes(ndims: int, logs: bool) -> list[tuple[Expr, float]]:
@@ -89,7 +84,7 @@ class Sum:
 
 def miss_bits(error: float, counts: int) -> float:
     """Return the bits of so many counts that are met with a relative error."""
-    return counts * float(np.log2(error + ROUNDING))
+    return counts * float(np.log2(error + FLOAT_ERROR))
 
 
 def shares(bits: Sequence[float]) -> np.ndarray:
@@ -146,7 +141,7 @@ def search_sums(
             break
         beam = list(some)
         found |= {which: (float(every[i]), float(errors[i])) for which, i in some.items()}
-        if min(error for _, error in found.values()) < ROUNDING:
+        if min(error for _, error in found.values()) < FLOAT_ERROR:
             break
     for which in {w for w in like if w}:
         (error,) = grams.errors(np.array([which])).tolist()
@@ -166,7 +161,7 @@ class _Grams:
     ) -> None:
         self.counts = np.unique(n)
         k, f = len(self.counts), x.shape[1]
-        self.g, self.b, self.yy = np.zeros((k, f, f)), np.zeros((k, f)), np.zeros(k)
+        self.g, self.b = np.zeros((k, f, f)), np.zeros((k, f))
         means = np.array([y[n == c].mean() for c in self.counts])
         means = np.maximum(means, 1e-3 * max(float(means.max()), 1e-300))
         #: Samples that differ, by count and value to nine digits.
@@ -180,12 +175,14 @@ class _Grams:
             mine = n == c
             own = root * np.sqrt(SPREAD / mine.sum()) / mean
             both = root * np.sqrt(1 - SPREAD) / mean
-            xs = np.vstack([own * x[mine], both * x[mine].mean(axis=0)])
-            self.rows.append((xs, np.append(own * y[mine], both * y[mine].mean())))
+            every = np.column_stack([x[mine], y[mine]])
+            rows, number = np.unique(every, axis=0, return_counts=True)
+            rows = np.vstack([own * np.sqrt(number)[:, None] * rows, both * every.mean(axis=0)])
+            self.rows.append((rows[:, :-1], rows[:, -1]))
         self.scale = np.sqrt(np.maximum(sum((xs**2).sum(axis=0) for xs, _ in self.rows), 1e-300))
         self.rows = [(xs / self.scale, ys) for xs, ys in self.rows]
         for i, (xs, ys) in enumerate(self.rows):
-            self.g[i], self.b[i], self.yy[i] = xs.T @ xs, xs.T @ ys, ys @ ys
+            self.g[i], self.b[i] = xs.T @ xs, xs.T @ ys
 
     @cached_property
     def fitted(self) -> tuple[np.ndarray, np.ndarray]:
@@ -202,7 +199,7 @@ class _Grams:
         gram = g[:, sets[:, :, None], sets[:, None, :]]
         unit = np.sqrt(np.maximum(np.diagonal(gram, axis1=2, axis2=3), 1e-300))
         gram = gram / unit[..., :, None] / unit[..., None, :]
-        fine = np.linalg.det(gram) > SINGULAR
+        fine = np.linalg.det(gram) > FLOAT_ERROR
         gram[~fine] = np.eye(sets.shape[1])
         coef = np.linalg.solve(gram, (b[:, sets] / unit)[..., None])[..., 0] / unit
         return coef, fine & np.all(coef > 0, axis=2)
@@ -231,7 +228,7 @@ class _Grams:
     def miss_bits(self, error: Any, terms: int) -> Any:
         """Return the bits of errors of sums of so many terms, whose samples are no evidence."""
         told = min(len(self.counts), self.different - terms + 1)
-        return max(told, ROUNDING) * np.log2(error + ROUNDING)
+        return max(told, FLOAT_ERROR) * np.log2(error + FLOAT_ERROR)
 
     def _in_sample(self, miss: np.ndarray, terms: int) -> np.ndarray:
         """Return the error that a miss of all samples stands for, inf of too few samples."""
@@ -240,9 +237,10 @@ class _Grams:
 
     def _squares(self, sets: np.ndarray, coef: np.ndarray, j: int) -> np.ndarray:
         """Return the squared error of each set at the count number j."""
-        g = self.g[j][sets[:, :, None], sets[:, None, :]]
-        left = self.yy[j] - 2 * np.einsum("sq,sq->s", coef, self.b[j][sets])
-        return np.asarray(np.maximum(left + np.einsum("sq,sqr,sr->s", coef, g, coef), 0.0))
+        xs, ys = self.rows[j]
+        every = np.zeros((xs.shape[1], len(sets)))
+        every[sets.T, np.arange(len(sets))] = coef.T
+        return np.asarray(((xs @ every - ys[:, None]) ** 2).sum(axis=0))
 
     def nest(self, used: Sequence[int], price: np.ndarray) -> list[Sum]:
         """Return the sums of all columns of a nest together, if samples are there to tell them.

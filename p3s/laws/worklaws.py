@@ -17,7 +17,6 @@ from p3s.laws import symbolic
 from p3s.laws.exact import Settings
 from p3s.laws.expr import Expr, add, mul, num, power, sym
 from p3s.laws.mixture import (
-    FLOAT_ERROR,
     MAX_TERMS,
     SHAPES,
     Points,
@@ -27,11 +26,12 @@ from p3s.laws.mixture import (
     interval,
     mixture,
 )
+from p3s.laws.statistics import FAR, FLOAT_ERROR, PER_DOUBLING
 
 #: Counts, as multiples of the largest traced one, at which the interval is stored.
 BAND_STEPS = tuple(2**k for k in range(0, 13, 2))
-#: An interval wider than this factor, at REFUSE_AT times the largest count, tells nothing.
-REFUSE_FACTOR, REFUSE_AT = 4.0, 16
+#: An interval wider than this factor, at FAR times the largest count, tells nothing.
+REFUSE_FACTOR = 4.0
 #: Bits by which an exact sum of terms must beat chance, beyond the number of sums tried.
 EXACT_MARGIN = 6.0
 
@@ -64,7 +64,7 @@ class WorkLaw:
         """Return the relative half width of the 90 % interval at ``n``, the longer side."""
         if not self.band:
             beyond = max(0.0, float(np.log2(max(n, 1) / self.max_n)))
-            return self.rel_half_width * (1.0 + 0.5 * beyond)
+            return self.rel_half_width * (1.0 + PER_DOUBLING * beyond)
         low, high = self._ends(n)
         return max(high - 1.0, 1.0 - low)
 
@@ -235,11 +235,11 @@ def _law(which: Sequence[int], share: np.ndarray, points: Points, top: int) -> W
 def _why_refused(law: WorkLaw, counts: int) -> str | None:
     if counts < 3:
         return "two counts cannot tell how the work scales"
-    low, high = law.interval(law.max_n * REFUSE_AT)
+    low, high = law.interval(law.max_n * FAR)
     if high > REFUSE_FACTOR * max(low, 1e-300):
         return (
             f"the points fit laws that differ by more than a factor of {REFUSE_FACTOR:g} at "
-            f"{REFUSE_AT} times the largest traced count"
+            f"{FAR} times the largest traced count"
         )
     return None
 

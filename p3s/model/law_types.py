@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from p3s.laws.expr import Expr, evaluate
+from p3s.laws.statistics import PER_DOUBLING
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.comparison import Moved
 from p3s.model.partners.irregular import Total
@@ -37,7 +38,7 @@ class Amount:
     def half_width(self, n: float) -> float:
         """Return the relative half width of the 90 % interval, growing with the distance."""
         beyond = max(0.0, math.log2(max(n, 1) / self.max_n))
-        return self.rel_half_width * (1.0 + 0.5 * beyond)
+        return self.rel_half_width * (1.0 + PER_DOUBLING * beyond)
 
     def to_json(self) -> dict[str, Any]:
         """Return the law as plain data; the rim is of use while others are fitted only."""

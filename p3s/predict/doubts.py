@@ -13,7 +13,7 @@ from typing import Any
 from p3s.base.errors import P3SError
 from p3s.base.ops import COLLECTIVE, IO, SEND, kind_of
 from p3s.base.text import join_words, over, plural, processes
-from p3s.laws.sums import PER_DOUBLING
+from p3s.laws.statistics import PER_DOUBLING
 from p3s.model.comparison import Comparison, HoldOut, Moved
 from p3s.model.law_types import Order
 from p3s.model.order.kinds import Kinds

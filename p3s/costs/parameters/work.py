@@ -29,6 +29,7 @@ from p3s.costs.parameters.alike import (
 from p3s.costs.parameters.laws import find_number, with_values
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
+from p3s.laws.statistics import PER_DOUBLING
 from p3s.laws.sums import SELDOM, near, search_sums
 from p3s.model.evaluate import model_grid
 from p3s.model.sizes.observed import env_of
@@ -151,8 +152,7 @@ def _of_parameters(names: Sequence[str]) -> list[Feature]:
         if not 0 < sum(powers) <= 3:
             continue
         whole = mul(*(power(sym(name), e) for name, e in zip(names, powers, strict=True) if e))
-        for expr, bits in shapes:
-            out.append(Feature(mul(whole, expr), bits + 0.1 * sum(powers)))
+        out += [Feature(mul(whole, e), bits + 0.1 * sum(powers)) for e, bits in shapes]
         out.append(Feature(mul(whole, power(n, -1)), SELDOM + 0.2 + 0.1 * sum(powers), ONCE))
         out.append(Feature(whole, SELDOM + 0.1 * sum(powers), ONCE))
     for name in names:
@@ -206,7 +206,7 @@ def work_at(
             return own
         return Segment(
             terms=terms(law.terms),
-            error=law.error * (1 + 0.5 * beyond),
+            error=law.error * (1 + PER_DOUBLING * beyond),
             rivals=tuple(terms(r) for r in law.rivals),
             counts=law.counts,
         )

@@ -373,20 +373,6 @@ class StageBit(OfDigits, kind="sbit"):
         return f"bit s of {self.name()} == {self.k}"
 
 
-@dataclass(frozen=True)
-class Within(Atom, kind="within", opposite="beyond"):
-    """The rank is below 2**(s + k)."""
-
-    k: int
-    reads = STAGE
-    tried = ((0,), (1,))
-    price = (1.5, 1.5)
-    words = ("r < 2**(s+{k})", "r >= 2**(s+{k})")
-
-    def hit(self, g: GridAt, peers: Peers) -> Any:
-        return g.r < 1 << min(g.stage + self.k, 62)
-
-
 # ---- the partner -------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class OfPeers(Atom):

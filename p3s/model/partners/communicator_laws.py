@@ -189,23 +189,6 @@ class Axes(CommunicatorLaw, kind="axes"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Without(CommunicatorLaw, kind="without"):
-    """All but one rank; -1 is the last one."""
-
-    rank: int
-
-    @classmethod
-    def proposed(cls, seen: CommunicatorSet) -> Tried:
-        yield from ((0.5, cls(rank=r)) for r in (0, -1))
-
-    def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
-        return np.where(ranks == self.rank % n, -1, 0)
-
-    def members_text(self) -> str:
-        return f"all but rank {self.rank if self.rank >= 0 else 'n-1'}"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Modulo(CommunicatorLaw, kind="modulo"):
     """Ranks with the same r mod k."""
 
@@ -290,21 +273,6 @@ class Parts(CommunicatorLaw, kind="parts"):
 
     def members_text(self) -> str:
         return f"one of {self.k} {'equal parts' if self.cut is None else CUTS[self.cut]}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spread(CommunicatorLaw, kind="spread"):
-    """Ranks with the same r mod (n // k)."""
-
-    words = "ranks with equal r mod (n//{k})"
-    k: int
-
-    @classmethod
-    def proposed(cls, seen: CommunicatorSet) -> Tried:
-        yield from ((0.7 + k / 20, cls(k=k)) for k in (2, 3, 4, 8))
-
-    def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
-        return np.asarray(ranks % max(n // self.k, 1))
 
 
 @dataclass(frozen=True, kw_only=True)

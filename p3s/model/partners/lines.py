@@ -273,27 +273,6 @@ def is_star(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fold(Relation, kind="fold"):
-    """c - 2**floor(log2 p) (sign -1), or plus, inside."""
-
-    words = "c {plus} 2**floor(log2 p){on}"
-    sign: int
-    axis: Axis = along()
-
-    @classmethod
-    def on_long_line(cls, axis: Axis, ndims: int, sign: int) -> Tried:
-        if sign:
-            yield 1.4, cls(sign=sign, axis=axis)
-
-    def to(self, g: GridAt) -> np.ndarray:
-        ln = line(self.axis, g)
-        low = low_powers(ln.p)
-        if self.sign > 0:
-            return ln.ranks(ln.c + low, ln.c < low)
-        return ln.ranks(ln.c - low, ln.c >= low)
-
-
-@dataclass(frozen=True, kw_only=True)
 class FractionOfLine(Relation, kind="far"):
     """c + sign * (p // k); bordered: inside k equal parts."""
 

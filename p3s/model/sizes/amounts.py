@@ -21,8 +21,8 @@ import numpy as np
 
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
 from p3s.laws.mixture import select_terms
-from p3s.laws.statistics import Z90
-from p3s.laws.sums import PER_DOUBLING, Sum, columns, miss_bits, near, search_sums, shapes
+from p3s.laws.statistics import FAR, PER_DOUBLING, Z90
+from p3s.laws.sums import Sum, columns, miss_bits, near, search_sums, shapes
 from p3s.model.law_types import Amount, SizeLaw
 from p3s.model.partners.relation import Shift
 from p3s.model.types import Item
@@ -31,8 +31,6 @@ T = TypeVar("T", bound=Hashable)
 
 #: Counts that tell a product with a rim.
 FEWEST = 3
-#: Laws that could as well be true are compared at so many times the largest count.
-FAR = 8.0
 #: Up to this relative error an amount is met without an error; up to this half width of its
 #: interval it shows its rim for certain.
 EXACT, SURE = 1e-6, 1e-3

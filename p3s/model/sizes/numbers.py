@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,15 +11,16 @@ from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
 from p3s.laws.lawfinder import find_law
 from p3s.model.law_types import CountLaw, IterationsLaw
+from p3s.model.memory import Memory
 from p3s.model.reasons import Code, Reason
+from p3s.model.sizes.hypotheses import equation_bits
 from p3s.model.sizes.joint import law_alone
 from p3s.model.sizes.observations import Observations, joined_symbols
 from p3s.model.sizes.observed import ObservedRows, env_of
 from p3s.model.sizes.positions import by_class
 
-#: Laws of numbers that differ by rank, by what was seen; so many are kept.
-_BY_RANK: dict[bytes, CountLaw | None] = {}
-_MOST_KNOWN = 1024
+#: Laws of numbers that differ by rank, by what was seen.
+_BY_RANK: Memory[CountLaw | None] = Memory(1024)
 
 
 def fit_count(
@@ -47,7 +48,8 @@ def fit_count(
         found = find_law(obs.by_count(), "whole").law
         law, why = None if found is None else exact_count(found), Code.NO_COUNT
     elif not varying:
-        law, why = _by_rank(obs), Code.COUNT_BY_RANK
+        law = _BY_RANK.of(obs.digest, lambda: _fit_by_rank(obs))
+        why = Code.COUNT_BY_RANK
     if law is not None:
         return law, []
     at = [int(env["n"][0]) for env, _ in parts]
@@ -57,16 +59,6 @@ def fit_count(
         return CountLaw(total=total.expr), [Reason(why)]
     means = [float(number.mean()) for _, number in parts]
     return CountLaw(stat=find_law(zip(at, means, strict=True), "work").fit), [Reason(why)]
-
-
-def _by_rank(obs: Observations) -> CountLaw | None:
-    """Return the law of numbers that differ by rank, found once for call sites with the same."""
-    key = obs.digest
-    if key not in _BY_RANK:
-        if len(_BY_RANK) >= _MOST_KNOWN:
-            _BY_RANK.clear()
-        _BY_RANK[key] = _fit_by_rank(obs)
-    return _BY_RANK[key]
 
 
 def _fit_by_rank(obs: Observations) -> CountLaw | None:
@@ -178,28 +170,15 @@ def share(total: np.ndarray, place: np.ndarray) -> np.ndarray:
 
 def fit_root(env: Env, root: np.ndarray, ndims: int) -> Expr | None:
     """Return the law of a root (its place in the communicator) in iterations, coordinates,
-    counts."""
-
-    def ring(e: Expr, p: str) -> Expr:
-        return ["mod", e, sym(p)]
-
+    counts: the one of the fewest bits."""
     extents = ["n", *(f"p{d}" for d in range(ndims if ndims > 1 else 0))]
-    own: list[Callable[[], Iterator[Expr]]] = [
-        lambda: (sym(f"c{d}") for d in range(ndims)),
-        lambda: (e for e in (sym("t"),)),
-        lambda: (ring(add(sym("t"), num(k)), p) for k in (0, 1, -1) for p in extents),
-        lambda: (
-            ring(add(sym(p), num(-k), mul(num(-1), sym("t"))), p)
-            for k in (1, 0, 2)
-            for p in extents
-        ),
-        lambda: (ring(add(sym(f"c{d}"), sym("t")), f"p{d}") for d in range(ndims)),
-        lambda: (ring(add(sym(f"c{d}"), mul(num(-1), sym("t"))), f"p{d}") for d in range(ndims)),
-        lambda: (ring(add(sym(f"c{d}"), num(k)), f"p{d}") for k in (1, -1) for d in range(ndims)),
-    ]
-    for group in own:
-        for e in group():
-            if np.array_equal(np.broadcast_to(np.rint(evaluate(e, env)), root.shape), root):
-                return e
+    own, turn = [(sym(f"c{d}"), f"p{d}") for d in range(ndims)], sym("t")
+    back = mul(num(-1), turn)
+    around = [(add(turn, num(k)), p) for k in (0, 1, -1) for p in extents]
+    around += [(add(sym(p), num(-k), back), p) for k in (1, 0, 2) for p in extents]
+    around += [(add(c, step), p) for step in (turn, back, num(1), num(-1)) for c, p in own]
+    tried = [*(c for c, _ in own), turn, *(["mod", e, sym(p)] for e, p in around)]
     law = law_alone(Observations(env, root, ndims))
-    return law.expr if law is not None else None
+    found = [e for e in tried if np.all(np.rint(evaluate(e, env)) == root)]
+    found += [law.expr] if law is not None else []
+    return min(found, key=equation_bits, default=None)

@@ -11,10 +11,12 @@ from p3s.laws.exact import evaluate_int
 from p3s.laws.expr import symbols_of
 from p3s.model.grid.at import GridAt
 from p3s.model.law_types import CountLaw, SizeLaw
+from p3s.model.memory import Memory
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.stencil import branches, partners
 from p3s.model.reasons import Reason
+from p3s.model.sizes.observations import joined_symbols
 
 
 @dataclass
@@ -112,9 +114,8 @@ def env_of(
     return env
 
 
-#: Iterations that are compared; ranks that rules are evaluated for at once; sets of calls that are
-#: remembered at most.
-_TURNS, _AT_ONCE, _KNOWN_CALLS = 8, 1 << 14, 64
+#: Iterations that are compared; ranks that rules are evaluated for at once.
+_TURNS, _AT_ONCE = 8, 1 << 14
 
 
 def differ_at(law: SizeLaw | CountLaw, grid: GridAt, relation: Relation | None = None) -> bool:
@@ -163,7 +164,7 @@ def _batches(grids: Sequence[GridAt], which: Sequence[int]) -> Iterator[list[int
         yield batch
 
 
-_CALLS: dict[tuple[object, ...], tuple[dict[str, np.ndarray], np.ndarray]] = {}
+_CALLS: Memory[tuple[dict[str, np.ndarray], np.ndarray]] = Memory(64)
 
 
 def _everywhere(
@@ -174,14 +175,13 @@ def _everywhere(
     They are remembered: many laws are asked on the same grids. inside: without a relation those
     ranks call that are on the grid, else all.
     """
-    key = (tuple(g.key for g in grids), relation, turn, inside)
-    if key not in _CALLS:
-        if len(_CALLS) >= _KNOWN_CALLS:
-            _CALLS.clear()
+
+    def evaluated() -> tuple[dict[str, np.ndarray], np.ndarray]:
         each = [_calls(grid, relation, turn, inside) for grid in grids]
-        env = {name: np.concatenate([e[name] for e in each]) for name in each[0]}
-        _CALLS[key] = env, np.repeat(np.arange(len(each)), [len(e["n"]) for e in each])
-    return _CALLS[key]
+        env = joined_symbols(each)
+        return env, np.repeat(np.arange(len(each)), [len(e["n"]) for e in each])
+
+    return _CALLS.of((tuple(g.key for g in grids), relation, turn, inside), evaluated)
 
 
 def _calls(

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.laws.statistics import Z90
-from p3s.laws.sums import PER_DOUBLING, ROUNDING, miss_bits, shares
+from p3s.laws.statistics import FLOAT_ERROR, PER_DOUBLING, Z90
+from p3s.laws.sums import miss_bits, shares
 from p3s.model.grid.at import GridAt
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model
 from p3s.model.work.means import fit_mean, mean_at, spread_at
 from p3s.model.work_types import Level, MeanLaw, WorkLevel
 
-#: Half width of the 90 % interval of a mean: a constant and a multiple of the error at the
-#: largest count; more with each further doubling.
-LEAST, PER_ERROR = 0.015, 1.0
+#: Half width of the 90 % interval of a mean: a constant and the error at the largest count; more
+#: with each further doubling.
+LEAST = 0.015
 #: Weight of what is in the wrong phase, beside what is wrong in all.
 SPLIT = 0.5
 #: Errors below are none; that of a law that says nothing where there is work.
@@ -204,7 +204,7 @@ def means_at(model: Model, grid: GridAt, said: np.ndarray) -> dict[int, Amount]:
         value = sum(w * logs[name] for name, w in own.weights.items())
         spread = np.hypot(_spread(own, law, at), _apart(own, logs, value))
         error = sum(w * own.errors[name] for name, w in own.weights.items())
-        width = (LEAST + PER_ERROR * error) * (1.0 + PER_DOUBLING * beyond)
+        width = (LEAST + error) * (1.0 + PER_DOUBLING * beyond)
         out[k] = Amount(float(np.exp(value)), float(np.hypot(width, Z90 * spread)))
     return out
 
@@ -214,8 +214,8 @@ def _apart(level: WorkLevel, logs: Mapping[Level, float], value: float) -> float
 
     logs: of the mean work, by level.
     """
-    least = min(level.errors.values()) + ROUNDING
-    weight = {k: least / (e + ROUNDING) for k, e in level.errors.items()}
+    least = min(level.errors.values()) + FLOAT_ERROR
+    weight = {k: least / (e + FLOAT_ERROR) for k, e in level.errors.items()}
     square = sum(w * (logs[name] - value) ** 2 for name, w in weight.items())
     return float(np.sqrt(square / sum(weight.values())))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.expr import Expr
-from p3s.laws.statistics import Z90
+from p3s.laws.statistics import FLOAT_ERROR, PER_DOUBLING, Z90
 from p3s.model.grid.at import GridAt
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import phase_weight
@@ -20,9 +20,6 @@ from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, values_of
 from p3s.model.work.flows import Flows, alike, flows_of, rows_of
 from p3s.model.work.levels import means_at
 from p3s.model.work_types import WorkPlace
-
-#: Relative error of sums of counts.
-_ROUNDING = 1e-9
 
 Rows = Mapping[str, np.ndarray]
 
@@ -235,7 +232,7 @@ class _Segments:
                     after.setdefault(a, []).append((k, s))
         for a, pairs in after.items():
             counts = np.stack([self.counts[k][s] for k, s in pairs])
-            over = np.flatnonzero(counts.sum(axis=0) > calls[a] * (1.0 + _ROUNDING))
+            over = np.flatnonzero(counts.sum(axis=0) > calls[a] * (1.0 + FLOAT_ERROR))
             if not len(over):
                 continue
             one = np.stack([self.value(k, s, over) for k, s in pairs])
@@ -283,7 +280,7 @@ class _Segments:
                 # half as much again per doubling; and what laws that did as well would say
                 least, most = np.log2(min(segment.counts)), np.log2(max(segment.counts))
                 steps = max(beyond - most, least - beyond, 0.0)
-                half = Z90 * segment.error * (1.0 + 0.5 * steps) * value
+                half = Z90 * segment.error * (1.0 + PER_DOUBLING * steps) * value
                 for rival in segment.rivals:
                     half = np.maximum(half, np.abs(self.value(k, s, there, rival) - value))
                 squares += (count * half) ** 2
