@@ -33,7 +33,7 @@ class RankWork:
     before: the next one that a rank makes, where it makes none at the place itself; -1: a rank
     without calls. unruled: which places have calls that no rule tells of. means: per phase, of the
     work that segments' laws say, over the ranks that take part. once: per place (segments, ranks),
-    the work of one occurrence by these laws, 0 where there is none.
+    the work of one occurrence by these laws, NaN where there is none.
     """
 
     ranks: np.ndarray
@@ -114,7 +114,7 @@ def of_segments(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> 
             sizes[k, column] = float(law.value(grid.n))
     segments = _Segments(places, before, sizes, values, flows)
     work, half = np.zeros(shape), np.zeros(shape)
-    once = [np.zeros(count.shape) for count in flows.counts]
+    once = [np.full(count.shape, np.nan) for count in flows.counts]
     for k in range(len(places)):
         there = np.flatnonzero(flows.calls[k] > 0)
         if len(there):
@@ -267,7 +267,7 @@ class _Segments:
         """Return work and half width of the segments that end at one place, for some ranks; and the
         work of one occurrence of each segment."""
         work, squares = np.zeros((2, len(there)))
-        once = np.zeros((len(self.places[k].segments), len(there)))
+        once = np.full((len(self.places[k].segments), len(there)), np.nan)
         beyond = float(np.log2(max(self.values.grid.n, 1)))
         for s, segment in enumerate(self.places[k].segments):
             count = self.counts[k][s, there]
@@ -275,7 +275,7 @@ class _Segments:
                 continue
             value = self.value(k, s, there)
             work += count * value
-            once[s] = np.where(count > 0, value, 0.0)
+            once[s] = np.where(count > 0, value, np.nan)
             if widths:
                 # half as much again per doubling; and what laws that did as well would say
                 least, most = np.log2(min(segment.counts)), np.log2(max(segment.counts))
@@ -313,7 +313,9 @@ def of_rows(model: Model, found: RankWork, rows: Rows) -> np.ndarray:
         of_item[list(p.items)] = k
         for i, shares in zip(p.items, p.through, strict=bool(p.through)):
             once = found.once[k][:, column[mine[i]]]
-            weight[mine[i]] = (np.array(shares)[later[mine[i]]] * once.T).sum(axis=1)
+            own = np.where(np.isfinite(once), np.array(shares)[later[mine[i]]].T, 0.0)
+            through = np.maximum(own.sum(axis=0), 1e-300)
+            weight[mine[i]] = (own * np.nan_to_num(once)).sum(axis=0) / through
         for i, known in zip(p.items, p.rows, strict=bool(p.rows)):
             weight[mine[i]] = np.array(known)[later[mine[i]]]
     weight += 1e-9
