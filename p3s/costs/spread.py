@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.base.serialise import from_data
 from p3s.laws.statistics import quantiles
 from p3s.signature.clock import QUANTILES
 
@@ -152,6 +153,12 @@ class Spread:
     turns: Distribution = field(default=EVEN, metadata={"always": True})
     ranks_seen: int = field(default=0, metadata={"always": True})
     rows_seen: int = field(default=0, metadata={"always": True})
+
+    @staticmethod
+    def from_json(data: Any) -> Spread:
+        """Return the spread from plain data, where no key may be missing."""
+        ranks, turns = (from_data(Distribution, data[name]) for name in ("ranks", "turns"))
+        return Spread(ranks, turns, int(data["ranks_seen"]), int(data["rows_seen"]))
 
 
 def between_ranks(time_ns: np.ndarray, expected_ns: np.ndarray, run: np.ndarray) -> Distribution:
