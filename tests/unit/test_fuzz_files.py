@@ -89,8 +89,6 @@ CHANGES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("machine", ("facts",), [{}]),
     ("phases", ("tree", "body"), [[]]),
     ("phases", ("phases", 0, "per_count", "3"), {}),
-    ("far", ("workloads", 0, "minimum", 0, "cost"), []),
-    ("far sites", ("sites",), {"a": "x", "b": "x"}),
     ("baseline", ("points", 0, "seconds"), 0),
     ("baseline", ("parameters",), {}),
     ("learned", ("first", "coefficients"), []),
