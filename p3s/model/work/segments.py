@@ -40,7 +40,7 @@ EQUAL_RANKS_CV = 0.35
 _RANKS = 128
 #: Power of the count from which on bytes of a message grow with it.
 _SLOPE = 0.25
-#: Logarithm of the largest ratio of shares of calls.
+#: Largest tilt of shares (a logarithm): where no shares give rows their work; floats hold e^-200.
 STEEPEST = 100.0
 
 Place = tuple[str, str]
